@@ -1,0 +1,99 @@
+"""From figures to answers: h*_ind, h*_ens, the optimality gap, and how sure each of them is."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from ensgap.errors import UserError
+
+Array = NDArray[np.float64]
+RESAMPLES = 2000
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over replicates with its standard error and 95% interval (Student's t); NaN where one replicate gives
+    none."""
+
+    mean: float
+    sem: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: Array) -> "Estimate":
+        """From one value per replicate."""
+        mean, count = float(np.mean(values)), len(values)
+        if count < 2:
+            return cls(mean, math.nan, math.nan, math.nan)
+        sem = float(np.std(values, ddof=1)) / math.sqrt(count)
+        reach = float(stats.t.ppf(0.975, count - 1)) * sem
+        return cls(mean, sem, mean - reach, mean + reach)
+
+    @property
+    def decided(self) -> bool:
+        """Whether the interval leaves out 0."""
+        return self.low > 0 or self.high < 0
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A setting chosen on validation data, and how firmly."""
+
+    trial: int  # its place in the list of trials
+    share: float  # of the resamples of the validation replicates that choose it too
+    votes: tuple[float, ...]  # per trial: the share of resamples that choose it
+
+
+@dataclass(frozen=True)
+class Selection:
+    """h*_ind, h*_ens, and the share of resamples that choose both of them."""
+
+    ind: Choice
+    ens: Choice
+    share_both: float
+
+
+def select(avg_member_nll: Sequence[Array], ensemble_nll: Sequence[Array], diverged: Sequence[bool]) -> Selection:
+    """h*_ind and h*_ens: the lowest mean validation NLL over replicates, never of a diverged trial.
+
+    Replicates are resampled with replacement, the same ones for all settings because they share splits and initial
+    weights, to see how often the same settings would have been chosen. With one replicate the shares are NaN.
+    """
+    usable = np.flatnonzero(~np.asarray(diverged))
+    if not len(usable):
+        raise UserError("Every trial diverged, so there is nothing to select; lower --lr or the values of --grid.")
+    replicates = len(avg_member_nll[usable[0]])
+    draws = np.random.default_rng(0).integers(replicates, size=(RESAMPLES, replicates))
+
+    def choose(values: Sequence[Array]) -> tuple[Choice, NDArray[np.bool_]]:
+        table = np.stack([values[i] for i in usable])  # [settings, replicates]
+        best = int(usable[table.mean(-1).argmin()])
+        chosen = usable[table[:, draws].mean(-1).argmin(0)]  # [resamples]
+        same = chosen == best
+        votes = np.bincount(chosen, minlength=len(values)) / RESAMPLES
+        return Choice(best, float(same.mean()) if replicates > 1 else math.nan, tuple(votes.tolist())), same
+
+    ind, same_ind = choose(avg_member_nll)
+    ens, same_ens = choose(ensemble_nll)
+    return Selection(ind, ens, float((same_ind & same_ens).mean()) if replicates > 1 else math.nan)
+
+
+def optimality_gap(at_ind: Mapping[str, Array], at_ens: Mapping[str, Array]) -> dict[str, Estimate]:
+    """Test loss of the ensemble at h*_ind minus at h*_ens, for each metric, paired by seed. Positive: tuning for the
+    ensemble paid off."""
+    for metric, values in at_ind.items():
+        if len(values) != len(at_ens[metric]):
+            raise ValueError(f"paired by seed, however: {len(values)} and {len(at_ens[metric])} replicates")
+    return {metric: Estimate.of(at_ind[metric] - at_ens[metric]) for metric in at_ind}
+
+
+def not_worse_than_best(estimates: Sequence[Estimate]) -> list[bool]:
+    """Bold in a table: the mean is within 1.96 SEM (the best one's) of the best, as in the paper."""
+    best = min(estimates, key=lambda e: e.mean)
+    reach = 0.0 if math.isnan(best.sem) else 1.96 * best.sem
+    return [e.mean - best.mean <= reach for e in estimates]

@@ -1,0 +1,1 @@
+"""Networks written on stacked layers."""

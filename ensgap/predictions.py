@@ -1,0 +1,98 @@
+"""Predictions: what training hands to analysis. Logits, labels and the holdout mask of a trial, in one `.npz` file."""
+
+import json
+import os
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ensgap.errors import UserError
+
+Split = Literal["holdout", "test"]
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """The logits of E ensembles of M members at P points each, and who held which point out."""
+
+    logits: Tensor  # [ensembles, members, points, classes]
+    labels: Tensor  # [ensembles, points]
+    held: Tensor  # [ensembles, members, points], bool: the member did not train on the point
+    index: Tensor  # [ensembles, points]: the points' places in the pool or in the test data
+    identity: dict[str, Any] = field(default_factory=dict)  # task, setting, seeds, …: how to make them again
+
+    def __post_init__(self) -> None:
+        ensembles, members, points, _ = self.logits.shape
+        expected = {"labels": (ensembles, points), "held": (ensembles, members, points), "index": (ensembles, points)}
+        for name, shape in expected.items():
+            if tuple(getattr(self, name).shape) != shape:
+                raise ValueError(f"{name} must have shape {shape}, however: {tuple(getattr(self, name).shape)}")
+
+    @property
+    def order(self) -> int:
+        """How many members hold out each point: M for a shared holdout and for test data."""
+        counts = self.held.sum(1)
+        order = int(counts.flatten()[0])
+        if bool((counts != order).any()):
+            raise ValueError("points must all be held out by equally many members")
+        return order
+
+    def by_point(self) -> tuple[Tensor, Tensor]:
+        """The logits of just the k members that held a point out, [ensembles, k, points, classes], and its labels."""
+        if self.order == 1:
+            raise UserError(
+                "A disjoint holdout (order 1) has no joint metric, because no point is held out by two members; "
+                "choose --holdout overlapping, shared or an order from 2 up."
+            )
+        if self.order == self.logits.shape[1]:
+            return self.logits, self.labels
+        who = self.held.int().argsort(dim=1, descending=True, stable=True)[:, : self.order]  # [ensembles, k, points]
+        return self.logits.gather(1, who.unsqueeze(-1).expand(-1, -1, -1, self.logits.shape[-1])), self.labels
+
+    def by_member(self) -> tuple[Tensor, Tensor]:
+        """Each member's logits at its own held-out points, [ensembles, members, own points, classes], and their labels
+        [ensembles, members, own points]."""
+        ensembles, members, _, classes = self.logits.shape
+        labels = self.labels.unsqueeze(1).expand(-1, members, -1)
+        return (
+            self.logits[self.held].view(ensembles, members, -1, classes),
+            labels[self.held].view(ensembles, members, -1),
+        )
+
+    def save(self, path: Path) -> None:
+        """Write them, whole or not at all."""
+        arrays = {
+            "logits": self.logits.numpy(),
+            "labels": self.labels.numpy(),
+            "held": self.held.numpy(),
+            "index": self.index.numpy(),
+            "identity": np.array(json.dumps(self.identity, sort_keys=True)),
+        }
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                np.savez_compressed(file, allow_pickle=False, **arrays)
+            os.replace(temporary, path)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+
+    @classmethod
+    def load(cls, path: Path) -> "Predictions":
+        """Read them; a file that is missing or damaged is named."""
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                tensors = {name: torch.from_numpy(file[name]) for name in ("logits", "labels", "held", "index")}
+                return cls(**tensors, identity=json.loads(str(file["identity"])))
+        except FileNotFoundError:
+            raise UserError(f"There are no predictions at {path}.") from None
+        except Exception as error:
+            raise UserError(
+                f"The predictions {path} are damaged ({error}); delete them and run the study with --resume."
+            ) from None

@@ -1,0 +1,145 @@
+"""The tables of a weight-decay study."""
+
+import math
+
+import numpy as np
+
+from ensgap.gap import Estimate, not_worse_than_best
+from ensgap.report.summary import cost, number
+from ensgap.report.tables import Cell, Column, Table
+from ensgap.results import StudyResults
+
+LEVELS = {"ensemble": "ensemble", "avg_member": "average member"}
+METRIC_COLUMNS = (Column("error", "Error (%)", 2, 100.0), Column("nll", "NLL"), Column("ece", "ECE"))
+FIGURES = (
+    "avg_member_nll",
+    "avg_member_error",
+    "avg_member_ece",
+    "avg_member_entropy",
+    "ensemble_nll",
+    "ensemble_error",
+    "ensemble_ece",
+    "ensemble_entropy",
+    "diversity",
+    "ambiguity",
+)
+
+
+def report_tables(results: StudyResults) -> list[Table]:
+    """All tables of the report, in reading order."""
+    return [_test(results), _gap(results), _validation(results), _sizes(results), _cost(results)]
+
+
+def trials_table(results: StudyResults) -> Table:
+    """Every setting the search tried with all its validation figures, for trials.csv."""
+    names = ("weight_decay", "status", "replicates", *FIGURES)
+    rows: list[tuple[Cell, ...]] = []
+    for trial in results.trials:
+        status = "diverged" if trial.diverged else "finished"
+        known = [Estimate.of(trial.figures[name]) if name in trial.figures else "" for name in FIGURES]
+        rows.append((trial.weight_decay, status, str(len(trial.replicates)), *known))
+    return Table("trials", "Settings tried", tuple(Column(name, name) for name in names), tuple(rows))
+
+
+def _test(results: StudyResults) -> Table:
+    sides = {"ind": "average member (h*_ind)", "ens": "ensemble (h*_ens)"}
+    if results.h_ind.setting == results.h_ens.setting:
+        sides = {"ens": "both (h*_ind = h*_ens)"}
+    rows: list[tuple[Cell, ...]] = []
+    bold = set()
+    for level, level_title in LEVELS.items():
+        first = len(rows)
+        estimates = {
+            c.key: [results.test[side].estimate(f"{level}_{c.key}") for side in sides] for c in METRIC_COLUMNS
+        }
+        for i, (side, title) in enumerate(sides.items()):
+            wd = number(results.test[side].weight_decay)
+            rows.append((level_title, title, wd, *(estimates[c.key][i] for c in METRIC_COLUMNS)))
+        bold |= {
+            (first + i, key) for key, values in estimates.items() for i, b in enumerate(not_worse_than_best(values)) if b
+        }
+    columns = (Column("level", "Figures of"), Column("selected_by", "Setting best for"), Column("weight_decay", "Weight decay"))
+    replicates = len(results.test["ind"].replicates)
+    caption = (
+        f"Test data: ensembles retrained on the whole pool, mean ± SEM over {replicates} replicates. "
+        "Bold: within 1.96 SEM of the best of its level."
+    )
+    return Table("test", caption, (*columns, *METRIC_COLUMNS), tuple(rows), frozenset(bold))
+
+
+def _gap(results: StudyResults) -> Table:
+    titles = {"nll": "NLL", "error": "Error (percentage points)", "ece": "ECE"}
+    rows: list[tuple[Cell, ...]] = []
+    for metric, title in titles.items():
+        e, scale = results.gap[metric], 100.0 if metric == "error" else 1.0
+        verdict = "positive" if e.low > 0 else "negative" if e.high < 0 else "undecided"
+        rows.append((title, *(_signed(v * scale) for v in (e.mean, e.sem, e.low, e.high)), verdict))
+    columns = tuple(
+        Column(key, title)
+        for key, title in (
+            ("metric", "Metric"),
+            ("gap", "Gap"),
+            ("sem", "SEM"),
+            ("ci95_low", "95% from"),
+            ("ci95_high", "to"),
+            ("verdict", "Verdict"),
+        )
+    )
+    caption = "Optimality gap: test loss of the ensemble at h*_ind minus at h*_ens, paired by seed. Positive: tuning for the ensemble paid off."
+    return Table("gap", caption, columns, tuple(rows))
+
+
+def _signed(value: float) -> str:
+    return "–" if math.isnan(value) else f"{value:+.5f}"
+
+
+def _validation(results: StudyResults) -> Table:
+    names = ("avg_member_nll", "ensemble_nll", "ambiguity", "diversity")
+    rows: list[tuple[Cell, ...]] = []
+    bold = set()
+    selection = results.selection
+    for i, trial in enumerate(results.trials):
+        figures: list[Cell] = ["diverged"] * len(names) if trial.diverged else [trial.estimate(name) for name in names]
+        rows.append((number(trial.weight_decay), *figures, selection.ind.votes[i], selection.ens.votes[i]))
+    bold = {(selection.ind.trial, "avg_member_nll"), (selection.ens.trial, "ensemble_nll")}
+    columns = (
+        Column("weight_decay", "Weight decay"),
+        Column("avg_member_nll", "Average-member NLL"),
+        Column("ensemble_nll", "Ensemble NLL"),
+        Column("ambiguity", "Ambiguity"),
+        Column("diversity", "Diversity"),
+        Column("votes_ind", "Chosen as h*_ind (%)", 0, 100.0),
+        Column("votes_ens", "Chosen as h*_ens (%)", 0, 100.0),
+    )
+    caption = (
+        f"Validation data: every setting tried, mean ± SEM over {len(results.h_ind.replicates)} replicates (whose splits "
+        "differ, so most of the SEM is common to all settings). Bold: the two optima. Chosen: in how many percent of "
+        "resamples of the replicates."
+    )
+    return Table("validation", caption, columns, tuple(rows), frozenset(bold))
+
+
+def _sizes(results: StudyResults) -> Table:
+    usable = [trial for trial in results.trials if not trial.diverged]
+    means = np.stack([trial.curves["nll"].mean(1) for trial in usable])  # [settings, sizes]
+    rows: list[tuple[Cell, ...]] = []
+    for size, best in enumerate(means.argmin(0), start=1):
+        curves = usable[best].curves
+        cells = [Estimate.of(curves[c.key][size - 1]) for c in METRIC_COLUMNS]
+        rows.append((str(size), number(usable[best].weight_decay), *cells))
+    columns = (Column("size", "Ensemble size"), Column("weight_decay", "Best weight decay"), *METRIC_COLUMNS)
+    caption = "The best setting for every ensemble size, by validation NLL, averaged over sub-ensembles of the members."
+    return Table("ensemble_size", caption, columns, tuple(rows))
+
+
+def _cost(results: StudyResults) -> Table:
+    seconds = cost(results)
+    titles = {
+        "search_seconds": "one search, both optima",
+        "two_searches_seconds": "the same as two separate searches",
+        "test_seconds": "retraining and test",
+        "wall_seconds": "the whole study on the clock",
+    }
+    rows = tuple((title, seconds[key]) for key, title in titles.items())
+    columns = (Column("what", "What"), Column("seconds", "Seconds", 1))
+    return Table("cost", "What it cost: seconds of training, summed over trials, and on the clock.", columns, rows)

@@ -1,0 +1,136 @@
+"""A study's figures, recomputed from the predictions in its folder: the left end of everything a report shows."""
+
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import numpy as np
+
+from ensgap import __version__, metrics
+from ensgap.errors import UserError
+from ensgap.folder import StudyFolder, TrialRecord
+from ensgap.gap import Array, Estimate, Selection, optimality_gap, select
+from ensgap.predictions import Predictions
+from ensgap.spec import Phase
+
+
+@dataclass(frozen=True)
+class SettingFigures:
+    """One setting's figures, a value per replicate; none if it diverged."""
+
+    setting: Mapping[str, float]
+    diverged: bool
+    replicates: tuple[int, ...]
+    figures: Mapping[str, Array]  # name -> [replicates]
+    curves: Mapping[str, Array]  # metric -> [sizes, replicates]
+    seconds: float
+
+    @property
+    def weight_decay(self) -> float:
+        """The setting's weight decay."""
+        return self.setting["weight_decay"]
+
+    def estimate(self, name: str) -> Estimate:
+        """Mean and uncertainty over replicates."""
+        return Estimate.of(self.figures[name])
+
+
+@dataclass(frozen=True)
+class StudyResults:
+    """Everything a report is made from."""
+
+    study: Mapping[str, object]  # study.json
+    config: Mapping[str, object]
+    trials: tuple[SettingFigures, ...]  # of the search, by setting
+    selection: Selection
+    test: Mapping[str, SettingFigures]  # "ind" and "ens"
+    gap: Mapping[str, Estimate]  # nll, error, ece
+
+    @property
+    def h_ind(self) -> SettingFigures:
+        """The best setting for the average member."""
+        return self.trials[self.selection.ind.trial]
+
+    @property
+    def h_ens(self) -> SettingFigures:
+        """The best setting for the ensemble."""
+        return self.trials[self.selection.ens.trial]
+
+
+def read_settings(folder: StudyFolder, phase: Phase) -> list[SettingFigures]:
+    """All settings of a phase, by setting, each with the replicates of all its trials."""
+    groups: dict[tuple[tuple[str, float], ...], list[tuple[TrialRecord, Path]]] = {}
+    for record, path in folder.ended_trials(phase):
+        groups.setdefault(tuple(sorted(record.setting.items())), []).append((record, path))
+    return [_join(group) for group in groups.values()]
+
+
+def _join(group: Sequence[tuple[TrialRecord, Path]]) -> SettingFigures:
+    good = [(record, path) for record, path in group if record.status == "finished"]
+    parts, curves = [], []
+    for _, path in good:
+        predictions = Predictions.load(path)
+        parts.append(metrics.evaluate(predictions))
+        curves.append(metrics.size_curves(predictions))
+    return SettingFigures(
+        setting=group[0][0].setting,
+        diverged=len(good) < len(group),
+        replicates=tuple(replicate for record, _ in good for replicate in record.identity["replicates"]),
+        figures={name: np.concatenate([part[name].numpy() for part in parts]) for name in (parts[0] if parts else ())},
+        curves={name: np.concatenate([c[name].numpy() for c in curves], 1) for name in (curves[0] if curves else ())},
+        seconds=sum(record.seconds for record, _ in group),
+    )
+
+
+def select_settings(trials: Sequence[SettingFigures]) -> Selection:
+    """h*_ind and h*_ens of a search."""
+    nothing = np.empty(0)
+    return select(
+        [t.figures.get("avg_member_nll", nothing) for t in trials],
+        [t.figures.get("ensemble_nll", nothing) for t in trials],
+        [t.diverged for t in trials],
+    )
+
+
+def read_results(folder: StudyFolder) -> StudyResults:
+    """Selection on validation data, then the test of what it selected; nothing is trained."""
+    study = folder.read_study()
+    trials = read_settings(folder, "search")
+    if not trials:
+        raise UserError(f"No trial of the study in {folder.path} has ended yet; continue it with --resume.")
+    selection = select_settings(trials)
+    tested = {tuple(sorted(t.setting.items())): t for t in read_settings(folder, "test")}
+    test: dict[str, SettingFigures] = {}
+    for name, choice in (("ind", selection.ind), ("ens", selection.ens)):
+        setting = trials[choice.trial].setting
+        if tuple(sorted(setting.items())) not in tested:
+            raise UserError(f"The study in {folder.path} has not tested {dict(setting)} yet; continue it with --resume.")
+        test[name] = tested[tuple(sorted(setting.items()))]
+    gap = optimality_gap(*_paired(test["ind"], test["ens"]))
+    return StudyResults(study, dict(study["config"]), tuple(trials), selection, test, gap)
+
+
+def _paired(ind: SettingFigures, ens: SettingFigures) -> tuple[dict[str, Array], dict[str, Array]]:
+    """The ensemble's metrics at both settings, at the seeds they have in common and in the same order."""
+    common = sorted(set(ind.replicates) & set(ens.replicates))
+    if not common:
+        raise UserError("The retrained ensembles diverged at one of the two optima, so there is no gap; lower --lr.")
+
+    def at(side: SettingFigures) -> dict[str, Array]:
+        rows = [side.replicates.index(replicate) for replicate in common]
+        return {metric: side.figures[f"ensemble_{metric}"][rows] for metric in metrics.METRICS}
+
+    return at(ind), at(ens)
+
+
+def versions() -> dict[str, str]:
+    """Of what the figures depend on."""
+    found = {"ensgap": __version__, "python": platform.python_version()}
+    for package in ("torch", "ray", "optuna", "numpy", "scikit-learn"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "not installed"
+    return found

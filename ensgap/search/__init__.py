@@ -1,0 +1,8 @@
+"""The search: Ray Tune drives the training of trials; finished ones are kept in the study's folder."""
+
+import os
+
+# Ray reads these when it is imported, so they stand before everything else in this package.
+os.environ.setdefault("RAY_ENABLE_ZERO_COPY_TORCH_TENSORS", "1")  # workers read the data where the object store has it
+os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
+os.environ.setdefault("TUNE_DISABLE_SIGINT_HANDLER", "1")  # Ctrl-C reaches the study, which says how to resume

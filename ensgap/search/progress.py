@@ -1,0 +1,79 @@
+"""What a person sees of a running search: a live bar on a terminal, a line per ended trial elsewhere."""
+
+import sys
+from types import TracebackType
+from typing import Any
+
+from ray import tune
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from ensgap.spec import describe_setting
+
+
+class SearchProgress(tune.Callback):
+    """Counts epochs of all trials, and shows the best NLLs so far."""
+
+    def __init__(self, phase: str, trials: int, epochs: int) -> None:
+        self.phase, self.trials, self.epochs = phase, trials, epochs
+        self.ended = 0
+        self.epoch_of: dict[str, int] = {}
+        self.best: dict[str, tuple[float, str]] = {}
+        self.live = sys.stderr.isatty()
+        self.bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("epochs"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[best]}"),
+            console=Console(stderr=True),
+            transient=True,
+            disable=not self.live,
+        )
+        self.row = self.bar.add_task(phase, total=trials * epochs, best="")
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Tune pickles its callbacks; a bar on a screen cannot be."""
+        return {name: value for name, value in self.__dict__.items() if name != "bar"}
+
+    def __enter__(self) -> "SearchProgress":
+        self.bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.bar.stop()
+
+    def on_trial_result(
+        self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
+    ) -> None:
+        """Move the bar; when the trial is done, count it."""
+        done = bool(result["done"])
+        self.epoch_of[trial.trial_id] = self.epochs if done else int(result["epoch"])
+        if done:
+            self.ended += 1
+            self._note(describe_setting(setting_of(trial.config)), result)
+        self.bar.update(self.row, completed=sum(self.epoch_of.values()), best=self._best_so_far())
+
+    def _note(self, setting: str, result: dict[str, Any]) -> None:
+        outcome = "diverged" if result["diverged"] else ""
+        if not result["diverged"] and self.phase == "search":
+            for name in ("avg_member_nll", "ensemble_nll"):
+                self.best[name] = min(self.best.get(name, (float("inf"), "")), (result[name], setting))
+            outcome = f"avg member NLL {result['avg_member_nll']:.4f}, ensemble NLL {result['ensemble_nll']:.4f}"
+        if not self.live:
+            line = f"{self.phase} {self.ended}/{self.trials}  {setting}  {outcome}"
+            print(line.rstrip(), file=sys.stderr, flush=True)
+
+    def _best_so_far(self) -> str:
+        names = {"avg_member_nll": "member", "ensemble_nll": "ensemble"}
+        return "  ".join(f"best {names[n]} {value:.4f} at {setting}" for n, (value, setting) in self.best.items())
+
+
+def setting_of(config: dict[str, Any]) -> dict[str, float]:
+    """The hyperparameters of a Tune trial's configuration."""
+    point = config.get("point", config)
+    return {name: value for name, value in point.items() if name != "replicates"}

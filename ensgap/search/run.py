@@ -1,0 +1,118 @@
+"""One trial's work without Ray: build the stack, train it on, evaluate it, keep what it predicts."""
+
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from ensgap import metrics
+from ensgap.folder import StudyFolder, TrialRecord
+from ensgap.holdout import replicate_holdouts
+from ensgap.predictions import Predictions
+from ensgap.seeds import INIT, ORDER, member_generators
+from ensgap.spec import TrialSpec
+from ensgap.tasks import Points, Task
+from ensgap.train import Training, predict
+
+CHECKPOINT_SECONDS = 20.0
+OBJECTIVES = ("avg_member_nll", "ensemble_nll")
+HOPELESS = 100.0
+"""Both objectives of a diverged trial, in nats: finite, because a NaN would leave Optuna's trial running for ever."""
+
+
+@dataclass
+class TrialRun:
+    """A trial on its way; `test` is given only in the test phase, so that a search cannot see it."""
+
+    spec: TrialSpec
+    task: Task
+    pool: Points
+    test: Points | None
+    folder: StudyFolder
+    checkpoint_seconds: float = CHECKPOINT_SECONDS
+    seconds: float = field(default=0.0, init=False)
+
+    def __post_init__(self) -> None:
+        spec = self.spec
+        replicates, stack = spec.replicates, len(spec.replicates) * spec.members
+        if spec.phase == "search":
+            assert spec.order is not None and spec.val_fraction is not None
+            self.holdout = replicate_holdouts(
+                self.pool.labels, spec.seed, replicates, spec.members, spec.order, spec.val_fraction
+            )
+            train_index = torch.stack([kept.nonzero().squeeze(1) for kept in ~self.holdout.flatten(0, 1)])
+        else:
+            train_index = torch.arange(len(self.pool)).expand(stack, -1)
+        lr = spec.setting.get("lr", spec.train.lr)
+        self.training = Training(
+            self.task.network(member_generators(spec.seed, replicates, spec.members, INIT)),
+            self.pool,
+            train_index,
+            spec.train,
+            lr=torch.full((stack,), lr, dtype=torch.float64),
+            weight_decay=torch.full((stack,), spec.setting["weight_decay"], dtype=torch.float64),
+            generators=member_generators(spec.seed, replicates, spec.members, ORDER),
+        )
+        saved = self.folder.load_checkpoint(spec)
+        if saved is not None:
+            self.training.load_state_dict(saved["training"])
+            self.seconds = saved["seconds"]
+
+    def reports(self, every: int) -> Iterator[dict[str, float]]:
+        """Train to the end, yielding the figures of every so many epochs; the last item has `done`, and what it
+        describes is in the folder by then."""
+        clock = checkpointed = time.perf_counter()
+        for epoch in self.training.epochs():
+            last = epoch.diverged or epoch.epoch == self.spec.train.epochs
+            if not last and epoch.epoch % every:
+                continue
+            figures: dict[str, float] = {}
+            predictions = None
+            if not epoch.diverged and (last or self.spec.phase == "search"):
+                predictions = self.predict()
+                figures = {name: float(values.mean()) for name, values in metrics.evaluate(predictions).items()}
+            diverged = epoch.diverged or not all(math.isfinite(value) for value in figures.values())
+            if diverged:
+                figures = dict.fromkeys(OBJECTIVES, HOPELESS)
+            now = time.perf_counter()
+            self.seconds, clock = self.seconds + now - clock, now
+            if last or diverged:
+                self._finish(None if diverged else predictions, figures, epoch.epoch)
+            elif now - checkpointed >= self.checkpoint_seconds:
+                state = {"training": self.training.state_dict(), "seconds": self.seconds}
+                self.folder.save_checkpoint(self.spec, state)
+                checkpointed = now
+            yield figures | {
+                "epoch": epoch.epoch,
+                "train_nll": float(epoch.train_nll.mean()),
+                "diverged": diverged,
+                "done": last or diverged,
+            }
+            if diverged:
+                return
+
+    def predict(self) -> Predictions:
+        """The stack's predictions at its held-out points, or at the test points."""
+        spec, ensembles = self.spec, len(self.spec.replicates)
+        if spec.phase == "search":
+            points = self.pool
+            index = torch.stack([held.any(0).nonzero().squeeze(1) for held in self.holdout])  # [ensembles, points]
+            held = self.holdout.gather(2, index.unsqueeze(1).expand(-1, spec.members, -1))
+        else:
+            assert self.test is not None
+            points = self.test
+            index = torch.arange(len(points)).repeat(ensembles, 1)
+            held = torch.ones(ensembles, spec.members, len(points), dtype=torch.bool)
+        logits: Tensor = predict(self.training.network, points, index.repeat_interleave(spec.members, dim=0))
+        return Predictions(
+            logits.unflatten(0, (ensembles, spec.members)), points.labels[index], held, index, spec.identity()
+        )
+
+    def _finish(self, predictions: Predictions | None, figures: dict[str, float], epochs: int) -> None:
+        validation = figures if self.spec.phase == "search" and predictions is not None else {}
+        status = "diverged" if predictions is None else "finished"
+        record = TrialRecord(self.spec.identity(), status, epochs, self.seconds, validation)
+        self.folder.finish(self.spec, record, predictions)

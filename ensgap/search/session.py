@@ -1,0 +1,59 @@
+"""Ray on this machine: started when the first trial needs it, stopped after the study."""
+
+import logging
+import os
+from types import TracebackType
+
+import ray
+
+from ensgap.errors import UserError
+
+WORKER_ENVIRONMENT = {
+    "MALLOC_MMAP_MAX_": "0",  # glibc would map and unmap large stacked tensors at every step
+    "MALLOC_TRIM_THRESHOLD_": str(1 << 34),
+}
+
+
+class LocalRay:
+    """A Ray of this machine's CPUs for the time of a study."""
+
+    def __init__(self, cpus_per_trial: int = 1, concurrency: int | None = None) -> None:
+        self.cpus_per_trial, self.wanted = cpus_per_trial, concurrency
+        cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        if cpus_per_trial > cpus:
+            raise UserError(f"--cpus-per-trial {cpus_per_trial} is more than the {cpus} CPUs of this machine.")
+        self.cpus = cpus
+        self.started = False
+
+    @property
+    def concurrency(self) -> int:
+        """How many trials run at once."""
+        fit = self.cpus // self.cpus_per_trial
+        return min(fit, self.wanted or fit)
+
+    def start(self) -> None:
+        """Start Ray, if it is not running yet, and say where its dashboard is."""
+        if self.started:
+            return
+        logging.getLogger("ray").setLevel(logging.ERROR)
+        context = ray.init(
+            address="local",
+            num_cpus=self.cpus,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            include_dashboard=True,
+            dashboard_host="127.0.0.1",
+            runtime_env={"env_vars": WORKER_ENVIRONMENT},
+        )
+        self.started = True
+        dashboard = f"dashboard http://{context.dashboard_url}" if context.dashboard_url else "no dashboard"
+        print(f"Ray on {self.cpus} CPUs, {self.concurrency} trials at once; {dashboard}", flush=True)
+
+    def __enter__(self) -> "LocalRay":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.started:
+            ray.shutdown()

@@ -1,0 +1,68 @@
+"""The Tune trial: a thin Trainable around TrialRun, in an actor that is used again for the next trial."""
+
+import os
+import warnings
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import torch
+from ray import tune
+
+from ensgap.folder import StudyFolder
+from ensgap.search.run import HOPELESS, OBJECTIVES, TrialRun
+from ensgap.spec import TrialSpec
+from ensgap.tasks import Points, Task
+
+REPORTS = 10
+"""How many times a trial reports while it trains."""
+
+
+def trial_spec(base: TrialSpec, config: dict[str, Any]) -> TrialSpec:
+    """The spec of a Tune configuration: its setting and, where it names them, its replicates."""
+    setting = {name: value for name, value in config.items() if name != "replicates"}
+    return replace(base, setting=setting, replicates=tuple(config.get("replicates", base.replicates)))
+
+
+class Trial(tune.Trainable):
+    """Trains one setting's stack; a trial that is already in the study's folder reports what it found."""
+
+    def setup(
+        self,
+        config: dict[str, Any],
+        base: TrialSpec | None = None,
+        task: Task | None = None,
+        pool: Points | None = None,
+        test: Points | None = None,
+        folder: StudyFolder | None = None,
+        threads: int = 1,
+    ) -> None:
+        assert base is not None and task is not None and pool is not None and folder is not None
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+        os.environ["OMP_NUM_THREADS"] = str(threads)
+        torch.set_num_threads(threads)
+        self.base, self.task, self.pool, self.test, self.folder = base, task, pool, test, folder
+        self.reset_config(config)
+
+    def reset_config(self, new_config: dict[str, Any]) -> bool:
+        spec = trial_spec(self.base, new_config.get("point", new_config))
+        self.running = self._reports(spec)
+        return True
+
+    def _reports(self, spec: TrialSpec) -> Iterator[dict[str, float]]:
+        record = self.folder.find(spec)
+        if record is None:
+            run = TrialRun(spec, self.task, self.pool, self.test, self.folder)
+            yield from run.reports(every=max(1, spec.train.epochs // REPORTS))
+        else:
+            figures = dict.fromkeys(OBJECTIVES, HOPELESS) | record.validation
+            yield figures | {"epoch": record.epochs, "diverged": record.status == "diverged", "done": True}
+
+    def step(self) -> dict[str, float]:
+        return next(self.running)
+
+    def save_checkpoint(self, checkpoint_dir: str) -> None:
+        """Nothing: the study's folder has the trial's own checkpoint, which outlives Ray's bookkeeping."""
+
+    def load_checkpoint(self, checkpoint: dict[str, Any] | None) -> None:
+        """Nothing, likewise."""

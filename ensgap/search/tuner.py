@@ -1,0 +1,102 @@
+"""Runs specs as Ray Tune trials."""
+
+import logging
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ray import tune
+from ray.tune.search import Searcher
+
+from ensgap.errors import UserError
+from ensgap.folder import StudyFolder
+from ensgap.search.progress import SearchProgress, setting_of
+from ensgap.search.session import LocalRay
+from ensgap.search.trial import Trial
+from ensgap.spec import Phase, TrialSpec, describe_setting
+from ensgap.tasks import Points, Task
+
+
+@dataclass(frozen=True)
+class Runner:
+    """What all trials of a study share; data goes to each node once, through Ray's object store."""
+
+    folder: StudyFolder
+    task: Task
+    pool: Points
+    ray: LocalRay
+
+    def run_grid(self, specs: Sequence[TrialSpec], test: Points | None = None) -> None:
+        """Train the specs that the folder does not have yet; they differ in setting and replicates only."""
+        pending = [spec for spec in specs if self.folder.find(spec) is None]
+        if pending:
+            points = [dict(spec.setting) | {"replicates": list(spec.replicates)} for spec in pending]
+            space = {"point": tune.grid_search(points)}
+            self._fit(pending[0], len(pending), test, param_space=space, num_samples=1)
+        self.require(specs)
+
+    def require(self, specs: Sequence[TrialSpec]) -> None:
+        """Stop here unless all of these trials have ended."""
+        missing = sum(self.folder.find(spec) is None for spec in specs)
+        if missing:
+            raise UserError(
+                f"{missing} of {len(specs)} trials failed; what went wrong stands in the files error.txt below "
+                f"{self.folder.path / 'ray'}, and --resume tries them again."
+            )
+
+    def run_search(self, base: TrialSpec, searcher: Searcher, samples: int) -> None:
+        """Train what a searcher suggests."""
+        if samples > 0:
+            self._fit(base, samples, None, search_alg=searcher, num_samples=samples)
+
+    def _fit(
+        self,
+        base: TrialSpec,
+        trials: int,
+        test: Points | None,
+        num_samples: int,
+        param_space: dict[str, Any] | None = None,
+        search_alg: Searcher | None = None,
+    ) -> None:
+        self.ray.start()
+        phase: Phase = base.phase
+        warnings.filterwarnings("ignore", message="Zero-copy tensor serialization")  # nothing writes into the data
+        trainable = tune.with_resources(
+            tune.with_parameters(
+                Trial,
+                base=base,
+                task=self.task,
+                pool=self.pool,
+                test=test,
+                folder=self.folder,
+                threads=self.ray.cpus_per_trial,
+            ),
+            {"cpu": self.ray.cpus_per_trial},
+        )
+        logging.getLogger("ray.tune").setLevel(logging.ERROR)
+        with SearchProgress(phase, trials, base.train.epochs) as progress, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tune.Tuner(
+                trainable,
+                param_space=param_space,
+                tune_config=tune.TuneConfig(
+                    num_samples=num_samples,
+                    search_alg=search_alg,
+                    max_concurrent_trials=self.ray.concurrency,
+                    reuse_actors=True,
+                    trial_name_creator=_trial_name,
+                    trial_dirname_creator=_trial_name,
+                ),
+                run_config=tune.RunConfig(
+                    name=phase,
+                    storage_path=str((self.folder.path / "ray").resolve()),
+                    verbose=0,
+                    callbacks=[progress],
+                    checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
+                ),
+            ).fit()
+
+
+def _trial_name(trial: Any) -> str:
+    return f"{describe_setting(setting_of(trial.config))}-{trial.trial_id}"

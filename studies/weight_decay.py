@@ -1,0 +1,11 @@
+"""Weight decay: the best value for the average member, the best for the ensemble, and the gap between them.
+
+    python studies/weight_decay.py --task digits
+"""
+
+from ensgap.cli import main
+from ensgap.config import StudyConfig
+from ensgap.search.study import run
+
+if __name__ == "__main__":
+    main(StudyConfig, run)
