@@ -1,7 +1,6 @@
 """A study's folder: its configuration, and for every trial its record, predictions and, while it runs, a checkpoint."""
 
 import json
-import os
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -50,7 +49,9 @@ class StudyFolder:
     def read_study(self) -> dict[str, Any]:
         """The study's configuration, command, versions and seconds so far."""
         if not self.exists():
-            raise UserError(f"{self.path} holds no study (there is no study.json in it); run one with --out {self.path}.")
+            raise UserError(
+                f"{self.path} holds no study (there is no study.json in it); run one with --out {self.path}."
+            )
         return dict(_read_json(self._study_file))
 
     def write_study(self, study: Mapping[str, Any]) -> None:
@@ -91,7 +92,7 @@ class StudyFolder:
         path = self.trial_path(spec)
         path.mkdir(parents=True, exist_ok=True)
         torch.save(dict(state), path / "checkpoint.tmp")
-        os.replace(path / "checkpoint.tmp", path / "checkpoint.pt")
+        (path / "checkpoint.tmp").replace(path / "checkpoint.pt")
 
     def load_checkpoint(self, spec: TrialSpec) -> dict[str, Any] | None:
         """A running trial's last state; a damaged one is left aside with a warning, and the trial starts anew."""
@@ -117,4 +118,4 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(path.name + ".tmp")
     temporary.write_text(json.dumps(content, indent=2) + "\n")
-    os.replace(temporary, path)
+    temporary.replace(path)

@@ -17,7 +17,8 @@ RESAMPLES = 2000
 @dataclass(frozen=True)
 class Estimate:
     """A mean over replicates with its standard error and 95% interval (Student's t); NaN where one replicate gives
-    none."""
+    none.
+    """
 
     mean: float
     sem: float
@@ -64,16 +65,16 @@ def select(avg_member_nll: Sequence[Array], ensemble_nll: Sequence[Array], diver
     Replicates are resampled with replacement, the same ones for all settings because they share splits and initial
     weights, to see how often the same settings would have been chosen. With one replicate the shares are NaN.
     """
-    usable = np.flatnonzero(~np.asarray(diverged))
-    if not len(usable):
+    usable = [i for i, bad in enumerate(diverged) if not bad]
+    if not usable:
         raise UserError("Every trial diverged, so there is nothing to select; lower --lr or the values of --grid.")
     replicates = len(avg_member_nll[usable[0]])
     draws = np.random.default_rng(0).integers(replicates, size=(RESAMPLES, replicates))
 
     def choose(values: Sequence[Array]) -> tuple[Choice, NDArray[np.bool_]]:
         table = np.stack([values[i] for i in usable])  # [settings, replicates]
-        best = int(usable[table.mean(-1).argmin()])
-        chosen = usable[table[:, draws].mean(-1).argmin(0)]  # [resamples]
+        best = usable[int(table.mean(-1).argmin())]
+        chosen = np.array(usable)[table[:, draws].mean(-1).argmin(0)]  # [resamples]
         same = chosen == best
         votes = np.bincount(chosen, minlength=len(values)) / RESAMPLES
         return Choice(best, float(same.mean()) if replicates > 1 else math.nan, tuple(votes.tolist())), same
@@ -85,7 +86,8 @@ def select(avg_member_nll: Sequence[Array], ensemble_nll: Sequence[Array], diver
 
 def optimality_gap(at_ind: Mapping[str, Array], at_ens: Mapping[str, Array]) -> dict[str, Estimate]:
     """Test loss of the ensemble at h*_ind minus at h*_ens, for each metric, paired by seed. Positive: tuning for the
-    ensemble paid off."""
+    ensemble paid off.
+    """
     for metric, values in at_ind.items():
         if len(values) != len(at_ens[metric]):
             raise ValueError(f"paired by seed, however: {len(values)} and {len(at_ens[metric])} replicates")

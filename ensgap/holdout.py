@@ -5,6 +5,7 @@ the paper's disjoint holdout, k = 2 its overlapping one and k = M its shared one
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -14,6 +15,14 @@ from ensgap.errors import UserError
 from ensgap.seeds import HOLDOUT, derive_seed
 
 NAMES = ("disjoint", "overlapping", "shared")
+
+
+@dataclass(frozen=True)
+class Holdout:
+    """How many chunks each member holds out, and which share of the pool they make together."""
+
+    order: int
+    fraction: float
 
 
 def parse_order(holdout: str, members: int) -> int:
@@ -40,17 +49,17 @@ def stratified_order(labels: np.ndarray, rng: np.random.Generator) -> np.ndarray
     return np.argsort(position, kind="stable")
 
 
-def cyclic_holdout(labels: np.ndarray, members: int, order: int, fraction: float, rng: np.random.Generator) -> Tensor:
+def cyclic_holdout(labels: np.ndarray, members: int, holdout: Holdout, rng: np.random.Generator) -> Tensor:
     """The holdout mask [members, points]: True where a member keeps a point out of its training."""
-    points = len(labels)
+    points, order, fraction = len(labels), holdout.order, holdout.fraction
     if not 0 < fraction < 1:
         raise UserError(f"The validation share must lie between 0 and 1, however: --val-fraction {fraction:g}.")
     if not 1 <= order <= members:
-        raise UserError(f"The holdout order must lie between 1 and the number of members, however: {order} of {members}.")
-    if order == members:  # all chunks are held out by all, so they need not be of equal size
-        held = int(fraction * points)
-    else:
-        held = members * int(fraction * points / order)
+        raise UserError(
+            f"The holdout order must lie between 1 and the number of members, however: {order} of {members}."
+        )
+    # a shared holdout is held out by all, so its chunks need not be of equal size
+    held = int(fraction * points) if order == members else members * int(fraction * points / order)
     if held > points:
         raise UserError(
             f"{members} chunks of {held // members} points do not fit into a pool of {points}; "
@@ -78,10 +87,8 @@ def _check_classes(mask: np.ndarray, labels: np.ndarray, fraction: float) -> Non
                 )
 
 
-def replicate_holdouts(
-    labels: Tensor, seed: int, replicates: Sequence[int], members: int, order: int, fraction: float
-) -> Tensor:
+def replicate_holdouts(labels: Tensor, seed: int, replicates: Sequence[int], members: int, holdout: Holdout) -> Tensor:
     """The holdouts [replicates, members, points] of several replicates, each with a split of its own."""
     y = labels.cpu().numpy()
     rngs = [np.random.default_rng(derive_seed(seed, replicate, HOLDOUT)) for replicate in replicates]
-    return torch.stack([cyclic_holdout(y, members, order, fraction, rng) for rng in rngs])
+    return torch.stack([cyclic_holdout(y, members, holdout, rng) for rng in rngs])

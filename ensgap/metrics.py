@@ -48,7 +48,8 @@ def ensemble_log_probs(log_probs: Tensor) -> Tensor:  # [ensembles, members, poi
 def sub_ensembles(log_probs: Tensor) -> Iterator[tuple[int, Tensor]]:
     """For every size 1…M the averaged log-probabilities [ensembles, subsets, points, classes] of its M cyclic subsets
     {i, i+1, …} (one subset of size M). Every member stands in equally many subsets of a size, so size 1 is the average
-    member and size M the ensemble."""
+    member and size M the ensemble.
+    """
     members = log_probs.shape[1]
     total = log_probs
     for size in range(1, members + 1):
@@ -59,7 +60,8 @@ def sub_ensembles(log_probs: Tensor) -> Iterator[tuple[int, Tensor]]:
 
 def size_curves(predictions: Predictions) -> dict[str, Tensor]:
     """NLL, error and ECE [sizes, ensembles] of sub-ensembles of every size, averaged over subsets; under a holdout of
-    order k < M, of the members that hold a point out."""
+    order k < M, of the members that hold a point out.
+    """
     logits, labels = predictions.by_point()
     curves: dict[str, list[Tensor]] = {metric: [] for metric in METRICS}
     for _, log_probs in sub_ensembles(logits.double().log_softmax(-1)):

@@ -56,7 +56,8 @@ class Predictions:
 
     def by_member(self) -> tuple[Tensor, Tensor]:
         """Each member's logits at its own held-out points, [ensembles, members, own points, classes], and their labels
-        [ensembles, members, own points]."""
+        [ensembles, members, own points].
+        """
         ensembles, members, _, classes = self.logits.shape
         labels = self.labels.unsqueeze(1).expand(-1, members, -1)
         return (
@@ -78,7 +79,7 @@ class Predictions:
         try:
             with os.fdopen(handle, "wb") as file:
                 np.savez_compressed(file, allow_pickle=False, **arrays)
-            os.replace(temporary, path)
+            Path(temporary).replace(path)
         except BaseException:
             Path(temporary).unlink(missing_ok=True)
             raise

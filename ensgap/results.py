@@ -68,18 +68,27 @@ def read_settings(folder: StudyFolder, phase: Phase) -> list[SettingFigures]:
 
 
 def _join(group: Sequence[tuple[TrialRecord, Path]]) -> SettingFigures:
-    good = [(record, path) for record, path in group if record.status == "finished"]
-    parts, curves = [], []
-    for _, path in good:
+    """One setting from its trials; a replicate that two of them trained counts once."""
+    replicates: list[int] = []
+    figures: dict[str, list[Array]] = {}
+    curves: dict[str, list[Array]] = {}
+    for record, path in group:
+        if record.status == "diverged":
+            continue
+        ids = record.identity["replicates"]
+        new = [row for row, replicate in enumerate(ids) if replicate not in replicates]
+        replicates += [ids[row] for row in new]
         predictions = Predictions.load(path)
-        parts.append(metrics.evaluate(predictions))
-        curves.append(metrics.size_curves(predictions))
+        for name, values in metrics.evaluate(predictions).items():
+            figures.setdefault(name, []).append(values.numpy()[new])
+        for name, values in metrics.size_curves(predictions).items():
+            curves.setdefault(name, []).append(values.numpy()[:, new])
     return SettingFigures(
         setting=group[0][0].setting,
-        diverged=len(good) < len(group),
-        replicates=tuple(replicate for record, _ in good for replicate in record.identity["replicates"]),
-        figures={name: np.concatenate([part[name].numpy() for part in parts]) for name in (parts[0] if parts else ())},
-        curves={name: np.concatenate([c[name].numpy() for c in curves], 1) for name in (curves[0] if curves else ())},
+        diverged=any(record.status == "diverged" for record, _ in group),
+        replicates=tuple(replicates),
+        figures={name: np.concatenate(parts) for name, parts in figures.items()},
+        curves={name: np.concatenate(parts, axis=1) for name, parts in curves.items()},
         seconds=sum(record.seconds for record, _ in group),
     )
 
@@ -106,7 +115,9 @@ def read_results(folder: StudyFolder) -> StudyResults:
     for name, choice in (("ind", selection.ind), ("ens", selection.ens)):
         setting = trials[choice.trial].setting
         if tuple(sorted(setting.items())) not in tested:
-            raise UserError(f"The study in {folder.path} has not tested {dict(setting)} yet; continue it with --resume.")
+            raise UserError(
+                f"The study in {folder.path} has not tested {dict(setting)} yet; continue it with --resume."
+            )
         test[name] = tested[tuple(sorted(setting.items()))]
     gap = optimality_gap(*_paired(test["ind"], test["ens"]))
     return StudyResults(study, dict(study["config"]), tuple(trials), selection, test, gap)

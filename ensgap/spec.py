@@ -1,4 +1,4 @@
-"""What defines a trial: two trials with equal specs give equal predictions, so a finished one is never trained again."""
+"""What defines a trial. Equal specs give equal predictions, so a finished trial is never trained again."""
 
 import hashlib
 import json
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from ensgap.holdout import Holdout
 from ensgap.train import TrainConfig
 
 Phase = Literal["search", "test"]
@@ -24,8 +25,7 @@ class TrialSpec:
     replicates: tuple[int, ...]
     seed: int
     train: TrainConfig
-    order: int | None = None  # of the holdout; none in the test phase
-    val_fraction: float | None = None
+    holdout: Holdout | None  # none in the test phase, which trains on the whole pool
 
     def identity(self) -> dict[str, Any]:
         """Everything about it, as JSON."""

@@ -17,7 +17,7 @@ ScheduleName = Literal["cosine", "constant"]
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """How a member is trained; learning rate and weight decay of a stack are vectors made from these and the setting."""
+    """How a member is trained; a stack makes vectors over its members from the learning rate and the setting."""
 
     optimizer: OptimizerName = "sgd"
     lr: float = 0.1
@@ -45,9 +45,13 @@ class HasPoints(Protocol):
     """Where a stack reads its data: inputs by index, and all labels."""
 
     @property
-    def labels(self) -> Tensor: ...
+    def labels(self) -> Tensor:
+        """All labels [points]."""
+        ...
 
-    def gather(self, index: Tensor) -> Tensor: ...
+    def gather(self, index: Tensor) -> Tensor:
+        """Inputs [members, batch, …] of the points of an index [members, batch]."""
+        ...
 
 
 def lr_factor(schedule: ScheduleName, epoch: int, epochs: int) -> float:
@@ -57,7 +61,8 @@ def lr_factor(schedule: ScheduleName, epoch: int, epochs: int) -> float:
 
 def batch_bounds(points: int, batch_size: int) -> list[tuple[int, int]]:
     """Where an epoch's mini-batches start and end; a last batch of one point, of which batch norm has no variance,
-    joins the one before."""
+    joins the one before.
+    """
     starts = list(range(0, points, batch_size))
     if len(starts) > 1 and points - starts[-1] == 1:
         starts.pop()

@@ -1,6 +1,6 @@
 """Weight decay: the best value for the average member, the best for the ensemble, and the gap between them.
 
-    python studies/weight_decay.py --task digits
+python studies/weight_decay.py --task digits
 """
 
 from ensgap.cli import main

@@ -1,6 +1,7 @@
 """A multilayer perceptron as a stack: linear (no bias) → batch norm → ReLU for each hidden layer, then linear."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from torch import Generator, Tensor, nn
 
@@ -14,10 +15,9 @@ class StackedMLP(nn.Module):
         super().__init__()
         widths = [inputs, *hidden]
         layers: list[nn.Module] = []
-        for before, after in zip(widths, widths[1:], strict=False):
+        for before, after in pairwise(widths):
             layers.append(StackedLinear(generators, before, after, bias=False))
-            layers.append(StackedBatchNorm(len(generators), after, generators[0].device))
-            layers.append(nn.ReLU())
+            layers.append(StackedBatchNorm(len(generators), after, generators[0].device, relu=True))
         layers.append(StackedLinear(generators, widths[-1], classes))
         self.layers = nn.Sequential(*layers)
 

@@ -49,16 +49,21 @@ def _test(results: StudyResults) -> Table:
     bold = set()
     for level, level_title in LEVELS.items():
         first = len(rows)
-        estimates = {
-            c.key: [results.test[side].estimate(f"{level}_{c.key}") for side in sides] for c in METRIC_COLUMNS
-        }
+        estimates = {c.key: [results.test[side].estimate(f"{level}_{c.key}") for side in sides] for c in METRIC_COLUMNS}
         for i, (side, title) in enumerate(sides.items()):
             wd = number(results.test[side].weight_decay)
             rows.append((level_title, title, wd, *(estimates[c.key][i] for c in METRIC_COLUMNS)))
         bold |= {
-            (first + i, key) for key, values in estimates.items() for i, b in enumerate(not_worse_than_best(values)) if b
+            (first + i, key)
+            for key, values in estimates.items()
+            for i, b in enumerate(not_worse_than_best(values))
+            if b
         }
-    columns = (Column("level", "Figures of"), Column("selected_by", "Setting best for"), Column("weight_decay", "Weight decay"))
+    columns = (
+        Column("level", "Figures of"),
+        Column("selected_by", "Setting best for"),
+        Column("weight_decay", "Weight decay"),
+    )
     replicates = len(results.test["ind"].replicates)
     caption = (
         f"Test data: ensembles retrained on the whole pool, mean ± SEM over {replicates} replicates. "
@@ -85,7 +90,10 @@ def _gap(results: StudyResults) -> Table:
             ("verdict", "Verdict"),
         )
     )
-    caption = "Optimality gap: test loss of the ensemble at h*_ind minus at h*_ens, paired by seed. Positive: tuning for the ensemble paid off."
+    caption = (
+        "Optimality gap: test loss of the ensemble at h*_ind minus at h*_ens, paired by seed. "
+        "Positive: tuning for the ensemble paid off."
+    )
     return Table("gap", caption, columns, tuple(rows))
 
 
@@ -112,9 +120,9 @@ def _validation(results: StudyResults) -> Table:
         Column("votes_ens", "Chosen as h*_ens (%)", 0, 100.0),
     )
     caption = (
-        f"Validation data: every setting tried, mean ± SEM over {len(results.h_ind.replicates)} replicates (whose splits "
-        "differ, so most of the SEM is common to all settings). Bold: the two optima. Chosen: in how many percent of "
-        "resamples of the replicates."
+        f"Validation data: every setting tried, mean ± SEM over {len(results.h_ind.replicates)} replicates (their "
+        "splits differ, so most of the SEM is common to all settings). Bold: the two optima. Chosen: in how many "
+        "percent of resamples of the replicates."
     )
     return Table("validation", caption, columns, tuple(rows), frozenset(bold))
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -18,7 +19,7 @@ from ensgap.results import SettingFigures, StudyResults
 IND, ENS = "#D55E00", "#0072B2"
 SIZES = LinearSegmentedColormap.from_list("sizes", [IND, "#B9B9B9", ENS])
 NAMES = {"nll": "NLL (nats)", "error": "Error (%)", "ece": "ECE"}
-STYLE = {
+STYLE: Any = {
     "font.size": 10,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -39,8 +40,8 @@ def draw_figures(results: StudyResults, folder: Path) -> list[tuple[str, str]]:
         ("gap", "The optimality gap on test data: a dot per seed, the mean and its 95% interval.", _gap),
         (
             "size",
-            "Test NLL against the size of the ensemble, retrained at both optima: where the lines cross, tuning for the "
-            "ensemble starts to pay.",
+            "Test NLL (± SEM) against the size of the ensemble, retrained at both optima: the lower line is the better "
+            "choice for an ensemble of that size.",
             _size,
         ),
         ("error", f"Validation error. {BANDS}", lambda r: _sweep(r, "error")),
@@ -106,7 +107,9 @@ def _sweep(results: StudyResults, metric: str) -> Figure:
     for size in range(1, sizes + 1):
         mean, color = curves[:, size - 1].mean(-1), SIZES((size - 1) / (sizes - 1))
         edge = size in (1, sizes)
-        label = {1: "average member (size 1)", sizes: f"ensemble of {sizes}"}.get(size, "sizes between" if size == 2 else None)
+        label = {1: "average member (size 1)", sizes: f"ensemble of {sizes}"}.get(
+            size, "sizes between" if size == 2 else None
+        )
         style = "--" if size == 1 else "-"
         axes.plot(x, mean, style, color=color, linewidth=2.2 if edge else 0.9, alpha=1 if edge else 0.8, label=label)
         if edge:
@@ -134,7 +137,7 @@ def _mark_optima(
 
 
 def _zoom(axes: Axes, values: Array) -> None:
-    """Keep hopeless settings from flattening the rest: show up to somewhat above the worst of the better three quarters."""
+    """Keep hopeless settings from flattening the rest: show up to somewhat above the better three quarters."""
     low, high = values.min(), np.quantile(values, 0.75)
     if values.max() > high + 1.5 * (high - low) > 0:
         axes.set_ylim(low - 0.15 * (high - low), high + 1.2 * (high - low))
@@ -167,7 +170,8 @@ def _gap(results: StudyResults) -> Figure:
         axes = figure.add_subplot(1, len(METRICS), place)
         scale = 100.0 if metric == "error" else 1.0
         at = [
-            np.array([side.figures[f"ensemble_{metric}"][side.replicates.index(r)] for r in common]) for side in (ind, ens)
+            np.array([side.figures[f"ensemble_{metric}"][side.replicates.index(r)] for r in common])
+            for side in (ind, ens)
         ]
         values = scale * (at[0] - at[1])
         estimate = Estimate.of(values)
@@ -175,7 +179,9 @@ def _gap(results: StudyResults) -> Figure:
         axes.scatter(1 + spread, values, s=16, color="0.6", label="one seed", zorder=2)
         if not math.isnan(estimate.sem):
             reach = [[estimate.mean - estimate.low], [estimate.high - estimate.mean]]
-            axes.errorbar([0.6], [estimate.mean], yerr=reach, fmt="D", color="black", capsize=5, label="mean, 95% interval")
+            axes.errorbar(
+                [0.6], [estimate.mean], yerr=reach, fmt="D", color="black", capsize=5, label="mean, 95% interval"
+            )
         axes.axhline(0, color="black", linewidth=0.8)
         axes.set_xlim(0.3, 1.3)
         axes.set_xticks([])
@@ -195,7 +201,13 @@ def _size(results: StudyResults) -> Figure:
         sem = np.array([Estimate.of(row).sem for row in tested.curves["nll"]])
         label = rf"trained at $h^*_\mathrm{{{name}}}$ = {number(tested.weight_decay)}"
         axes.errorbar(
-            range(1, len(mean) + 1), mean, yerr=np.nan_to_num(sem), fmt=style + marker, color=color, capsize=3, label=label
+            range(1, len(mean) + 1),
+            mean,
+            yerr=np.nan_to_num(sem),
+            fmt=style + marker,
+            color=color,
+            capsize=3,
+            label=label,
         )
     axes.set_xlabel("Ensemble size (members)")
     axes.set_ylabel("Test NLL (nats)")

@@ -18,8 +18,8 @@ def headline(results: StudyResults) -> str:
     members, task = results.config["members"], results.config["task"]
     if ind == ens:
         return (
-            f"On {task}, weight decay {number(ind)} is best both for the average member and for the ensemble of {members}. "
-            f"The optimality gap is 0: tuning one network found the ensemble's optimum too. {stability(results)}"
+            f"On {task}, weight decay {number(ind)} is best for the average member and for the ensemble of {members} "
+            f"alike. The optimality gap is 0: tuning one network found the ensemble's optimum too. {stability(results)}"
         )
     return (
         f"On {task}, weight decay {number(ind)} is best for the average member and {number(ens)} for the ensemble of "

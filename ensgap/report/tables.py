@@ -99,5 +99,14 @@ def format_cell(cell: Cell, column: Column) -> str:
 
 
 def _latex_escape(text: str) -> str:
-    replacements = {"%": r"\%", "_": r"\_", "&": r"\&", "±": r"$\pm$", "–": "--", "*": r"$^*$", "−": "$-$", "×": r"$\times$"}
+    replacements = {
+        "%": r"\%",
+        "_": r"\_",
+        "&": r"\&",
+        "±": r"$\pm$",
+        "–": "--",
+        "*": r"$^*$",
+        "−": "$-$",
+        "×": r"$\times$",
+    }
     return "".join(replacements.get(letter, letter) for letter in text)

@@ -2,7 +2,6 @@
 
 import base64
 import math
-from html import escape
 from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, select_autoescape
@@ -49,12 +48,12 @@ def _notes(results: StudyResults) -> list[str]:
     lost = [name for name, tested in results.test.items() if tested.diverged]
     if lost:
         notes.append("Some retrained ensembles diverged; the gap is over the seeds that both optima have.")
-    edges = {min(t.weight_decay for t in results.trials), max(t.weight_decay for t in results.trials)}
+    edge = max(trial.weight_decay for trial in results.trials)  # the other edge, 0, is the end of the road
     for name, chosen in (("average member", results.h_ind), ("ensemble", results.h_ens)):
-        if chosen.weight_decay in edges:
+        if chosen.weight_decay == edge:
             notes.append(
-                f"The best weight decay for the {name}, {number(chosen.weight_decay)}, is at the edge of what was tried; "
-                "widen --grid."
+                f"The best weight decay for the {name}, {number(chosen.weight_decay)}, is the largest that was tried: "
+                "look further with a wider --grid."
             )
     if results.config.get("smoke"):
         notes.append("This was a smoke run: it shows that everything works, and its figures mean nothing.")
@@ -63,7 +62,18 @@ def _notes(results: StudyResults) -> list[str]:
 
 def _facts(results: StudyResults) -> list[tuple[str, str]]:
     config = results.config
-    names = ("task", "members", "replicates", "test_replicates", "epochs", "lr", "val_fraction", "holdout", "search", "seed")
+    names = (
+        "task",
+        "members",
+        "replicates",
+        "test_replicates",
+        "epochs",
+        "lr",
+        "val_fraction",
+        "holdout",
+        "search",
+        "seed",
+    )
     facts = [(name.replace("_", " "), str(config[name])) for name in names]
     versions = results.study["versions"]
     assert isinstance(versions, dict)

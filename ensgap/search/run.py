@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ensgap import metrics
-from ensgap.folder import StudyFolder, TrialRecord
+from ensgap.folder import Status, StudyFolder, TrialRecord
 from ensgap.holdout import replicate_holdouts
 from ensgap.predictions import Predictions
 from ensgap.seeds import INIT, ORDER, member_generators
@@ -38,14 +38,11 @@ class TrialRun:
     def __post_init__(self) -> None:
         spec = self.spec
         replicates, stack = spec.replicates, len(spec.replicates) * spec.members
-        if spec.phase == "search":
-            assert spec.order is not None and spec.val_fraction is not None
-            self.holdout = replicate_holdouts(
-                self.pool.labels, spec.seed, replicates, spec.members, spec.order, spec.val_fraction
-            )
-            train_index = torch.stack([kept.nonzero().squeeze(1) for kept in ~self.holdout.flatten(0, 1)])
+        if spec.holdout is None:
+            self.held = torch.zeros(len(replicates), spec.members, len(self.pool), dtype=torch.bool)
         else:
-            train_index = torch.arange(len(self.pool)).expand(stack, -1)
+            self.held = replicate_holdouts(self.pool.labels, spec.seed, replicates, spec.members, spec.holdout)
+        train_index = torch.stack([kept.nonzero().squeeze(1) for kept in ~self.held.flatten(0, 1)])
         lr = spec.setting.get("lr", spec.train.lr)
         self.training = Training(
             self.task.network(member_generators(spec.seed, replicates, spec.members, INIT)),
@@ -63,7 +60,8 @@ class TrialRun:
 
     def reports(self, every: int) -> Iterator[dict[str, float]]:
         """Train to the end, yielding the figures of every so many epochs; the last item has `done`, and what it
-        describes is in the folder by then."""
+        describes is in the folder by then.
+        """
         clock = checkpointed = time.perf_counter()
         for epoch in self.training.epochs():
             last = epoch.diverged or epoch.epoch == self.spec.train.epochs
@@ -95,14 +93,13 @@ class TrialRun:
                 return
 
     def predict(self) -> Predictions:
-        """The stack's predictions at its held-out points, or at the test points."""
+        """The stack's predictions at its held-out points, or at the test points if it has some."""
         spec, ensembles = self.spec, len(self.spec.replicates)
-        if spec.phase == "search":
+        if self.test is None:
             points = self.pool
-            index = torch.stack([held.any(0).nonzero().squeeze(1) for held in self.holdout])  # [ensembles, points]
-            held = self.holdout.gather(2, index.unsqueeze(1).expand(-1, spec.members, -1))
+            index = torch.stack([held.any(0).nonzero().squeeze(1) for held in self.held])  # [ensembles, points]
+            held = self.held.gather(2, index.unsqueeze(1).expand(-1, spec.members, -1))
         else:
-            assert self.test is not None
             points = self.test
             index = torch.arange(len(points)).repeat(ensembles, 1)
             held = torch.ones(ensembles, spec.members, len(points), dtype=torch.bool)
@@ -113,6 +110,6 @@ class TrialRun:
 
     def _finish(self, predictions: Predictions | None, figures: dict[str, float], epochs: int) -> None:
         validation = figures if self.spec.phase == "search" and predictions is not None else {}
-        status = "diverged" if predictions is None else "finished"
+        status: Status = "diverged" if predictions is None else "finished"
         record = TrialRecord(self.spec.identity(), status, epochs, self.seconds, validation)
         self.folder.finish(self.spec, record, predictions)

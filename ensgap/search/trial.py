@@ -37,6 +37,7 @@ class Trial(tune.Trainable):
         folder: StudyFolder | None = None,
         threads: int = 1,
     ) -> None:
+        """Take what all trials share; Tune fills the arguments in through the object store."""
         assert base is not None and task is not None and pool is not None and folder is not None
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
         os.environ["OMP_NUM_THREADS"] = str(threads)
@@ -45,6 +46,7 @@ class Trial(tune.Trainable):
         self.reset_config(config)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
+        """Begin the next trial in this process."""
         spec = trial_spec(self.base, new_config.get("point", new_config))
         self.running = self._reports(spec)
         return True
@@ -59,6 +61,7 @@ class Trial(tune.Trainable):
             yield figures | {"epoch": record.epochs, "diverged": record.status == "diverged", "done": True}
 
     def step(self) -> dict[str, float]:
+        """Train on to the next report."""
         return next(self.running)
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:

@@ -1,6 +1,6 @@
 """Optimizers with a learning rate and a weight decay per member, on torch's fused kernels.
 
-Neighbouring members with equal hyperparameters form a run; a run's slice of every stacked parameter is one tensor of one
+Neighbouring members with equal hyperparameters form a run; a run's slice of every stacked parameter is a tensor in one
 parameter group of an ordinary `torch.optim` optimizer.
 """
 
@@ -30,7 +30,9 @@ class StackOptimizer:
         members = len(lr)
         wrong = [tuple(p.shape) for p in self.parameters if p.shape[0] != members]
         if wrong or len(weight_decay) != members:
-            raise ValueError(f"parameters need {members} leading rows, as lr has, however: {wrong=}, {weight_decay.shape=}")
+            raise ValueError(
+                f"parameters need {members} leading rows, as lr has, however: {wrong=}, {weight_decay.shape=}"
+            )
         settings = list(zip(lr.tolist(), weight_decay.tolist(), strict=True))
         starts = [m for m in range(members) if m == 0 or settings[m] != settings[m - 1]]
         self.runs = [slice(a, b) for a, b in zip(starts, [*starts[1:], members], strict=True)]

@@ -9,11 +9,11 @@ from sklearn.model_selection import train_test_split
 from torch import Generator, nn
 
 from ensgap.networks.mlp import StackedMLP
-from ensgap.tasks.task import Points, Task, TaskData
+from ensgap.tasks.task import Points, Task, TaskData, log_spaced
 from ensgap.train import TrainConfig
 
 
-def load(data_dir: Path | None) -> TaskData:
+def load(_: Path | None) -> TaskData:
     """The digits, scaled to 0…1; a fixed half of them, stratified, is the test data."""
     digits = load_digits()
     x = torch.tensor(digits.data / 16.0, dtype=torch.float32)
@@ -38,5 +38,5 @@ DIGITS = Task(
     replicates=5,
     test_replicates=20,
     val_fraction=0.5,
-    grid=(0.0, 1e-5, 3e-5, 1e-4, 2e-4, 4e-4, 7e-4, 1e-3, 1.5e-3, 2e-3, 3e-3, 5e-3, 1e-2, 3e-2),
+    grid=(0.0, *log_spaced(10**-4.5, 10**-1.5, 13)),
 )

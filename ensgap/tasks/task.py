@@ -1,5 +1,6 @@
 """A task: a data set, the network for it, and the defaults to train it with."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,8 @@ class Points:
 
     def gather(self, index: Tensor) -> Tensor:  # [members, batch] -> [members, batch, …]
         """The inputs of each member's own points."""
-        return self.inputs[index]
+        rows = self.inputs.index_select(0, index.flatten())
+        return rows.view(*index.shape, *rows.shape[1:])
 
 
 @dataclass(frozen=True)
@@ -49,3 +51,11 @@ class Task:
     val_fraction: float
     grid: tuple[float, ...]
     """The weight decays of the default grid; always with 0."""
+
+
+def log_spaced(low: float, high: float, count: int) -> tuple[float, ...]:
+    """`count` values from low to high, evenly in the logarithm, to four digits."""
+    if count == 1:
+        return (low,)
+    step = (math.log(high) - math.log(low)) / (count - 1)
+    return tuple(float(f"{math.exp(math.log(low) + i * step):.4g}") for i in range(count))
