@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy.special import stdtrit
 
 from ensgap.errors import UserError
 
@@ -32,7 +32,7 @@ class Estimate:
         if count < 2:
             return cls(mean, math.nan, math.nan, math.nan)
         sem = float(np.std(values, ddof=1)) / math.sqrt(count)
-        reach = float(stats.t.ppf(0.975, count - 1)) * sem
+        reach = float(stdtrit(count - 1, 0.975)) * sem
         return cls(mean, sem, mean - reach, mean + reach)
 
     @property

@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from sklearn.datasets import load_digits
-from sklearn.model_selection import train_test_split
 from torch import Generator, nn
 
 from ensgap.networks.mlp import StackedMLP
@@ -15,6 +13,9 @@ from ensgap.train import TrainConfig
 
 def load(_: Path | None) -> TaskData:
     """The digits, scaled to 0…1; a fixed half of them, stratified, is the test data."""
+    from sklearn.datasets import load_digits  # here, because trials need the task but not scikit-learn
+    from sklearn.model_selection import train_test_split
+
     digits = load_digits()
     x = torch.tensor(digits.data / 16.0, dtype=torch.float32)
     y = torch.tensor(digits.target, dtype=torch.int64)

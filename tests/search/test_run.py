@@ -1,0 +1,111 @@
+"""One trial without Ray: what it keeps, how it continues, how it diverges."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from ensgap.folder import StudyFolder
+from ensgap.predictions import Predictions
+from ensgap.search.run import HOPELESS, TrialRun
+from ensgap.spec import TrialSpec
+from ensgap.tasks import get_task
+
+TASK = get_task("digits")
+DATA = TASK.load(None)
+
+
+def predictions_of(folder: StudyFolder, spec: TrialSpec) -> Predictions:
+    return Predictions.load(folder.trial_path(spec) / "predictions.npz")
+
+
+def test_a_finished_trial_leaves_its_predictions_and_a_record(spec: TrialSpec, tmp_path: Path) -> None:
+    folder = StudyFolder(tmp_path)
+    assert folder.find(spec) is None
+    reports = list(TrialRun(spec, TASK, DATA.pool, None, folder).reports(every=2))
+    assert [r["epoch"] for r in reports] == [2, 4]
+    assert [r["done"] for r in reports] == [False, True]
+    record = folder.find(spec)
+    assert record is not None
+    assert record.status == "finished"
+    assert record.validation["ensemble_nll"] == reports[-1]["ensemble_nll"] < reports[-1]["avg_member_nll"]
+    p = predictions_of(folder, spec)
+    assert p.logits.shape == (2, 2, 269, 10)
+    assert p.identity == spec.identity()
+    assert torch.equal(p.labels, DATA.pool.labels[p.index])
+    assert p.held.all()
+
+
+def test_test_trials_train_on_the_whole_pool_and_meet_the_test_data_once(spec: TrialSpec, tmp_path: Path) -> None:
+    spec = replace(spec, phase="test", holdout=None)
+    run = TrialRun(spec, TASK, DATA.pool, DATA.test, StudyFolder(tmp_path))
+    assert run.training.train_index.shape == (4, 898)
+    reports = list(run.reports(every=1))
+    assert ["ensemble_nll" in r for r in reports] == [False, False, False, True]
+    assert predictions_of(run.folder, spec).logits.shape == (2, 2, 899, 10)
+
+
+def test_members_do_not_train_on_their_own_holdout(spec: TrialSpec, tmp_path: Path) -> None:
+    run = TrialRun(replace(spec, members=4), TASK, DATA.pool, None, StudyFolder(tmp_path))
+    for member, own in enumerate(run.training.train_index):
+        held = run.held.flatten(0, 1)[member].nonzero().squeeze(1)
+        assert not set(own.tolist()) & set(held.tolist())
+        assert len(own) + len(held) == 898
+
+
+def test_an_interrupted_trial_continues_from_its_checkpoint_bit_for_bit(spec: TrialSpec, tmp_path: Path) -> None:
+    straight, broken = StudyFolder(tmp_path / "a"), StudyFolder(tmp_path / "b")
+    list(TrialRun(spec, TASK, DATA.pool, None, straight).reports(every=1))
+    first = TrialRun(spec, TASK, DATA.pool, None, broken, checkpoint_seconds=0).reports(every=1)
+    next(first), next(first)
+    second = TrialRun(spec, TASK, DATA.pool, None, broken)
+    assert [r["epoch"] for r in second.reports(every=1)] == [3, 4]
+    assert torch.equal(predictions_of(straight, spec).logits, predictions_of(broken, spec).logits)
+    assert not (broken.trial_path(spec) / "checkpoint.pt").exists()
+
+
+def test_a_damaged_checkpoint_is_left_aside_with_a_warning(spec: TrialSpec, tmp_path: Path) -> None:
+    folder = StudyFolder(tmp_path)
+    next(TrialRun(spec, TASK, DATA.pool, None, folder, checkpoint_seconds=0).reports(every=1))
+    path = folder.trial_path(spec) / "checkpoint.pt"
+    path.write_bytes(path.read_bytes()[:1000])
+    with pytest.warns(UserWarning, match="starts anew"):
+        run = TrialRun(spec, TASK, DATA.pool, None, folder)
+    assert run.training.epoch == 0
+
+
+def test_a_diverged_trial_is_recorded_with_finite_objectives_and_no_predictions(
+    spec: TrialSpec, tmp_path: Path
+) -> None:
+    spec, folder = replace(spec, setting={"weight_decay": 1e12}), StudyFolder(tmp_path)
+    last = list(TrialRun(spec, TASK, DATA.pool, None, folder).reports(every=2))[-1]
+    assert last["diverged"]
+    assert last["done"]
+    assert last["avg_member_nll"] == last["ensemble_nll"] == HOPELESS
+    record = folder.find(spec)
+    assert record is not None
+    assert record.status == "diverged"
+    assert not (folder.trial_path(spec) / "predictions.npz").exists()
+
+
+def test_equal_seeds_share_initial_weights_across_settings(spec: TrialSpec, tmp_path: Path) -> None:
+    a = TrialRun(spec, TASK, DATA.pool, None, StudyFolder(tmp_path))
+    b = TrialRun(replace(spec, setting={"weight_decay": 0.0}), TASK, DATA.pool, None, StudyFolder(tmp_path))
+    assert all(
+        torch.equal(x, y) for x, y in zip(a.training.network.parameters(), b.training.network.parameters(), strict=True)
+    )
+    assert torch.equal(a.held, b.held)
+
+
+def test_specs_that_differ_anywhere_have_folders_of_their_own(spec: TrialSpec) -> None:
+    variants = [
+        spec,
+        replace(spec, seed=1),
+        replace(spec, replicates=(0,)),
+        replace(spec, setting={"weight_decay": 1.00001e-3}),
+        replace(spec, train=replace(spec.train, lr=0.2)),
+        replace(spec, phase="test", holdout=None),
+    ]
+    assert len({v.key for v in variants}) == len(variants)
+    assert spec.key.startswith("search-weight_decay=0.001-")

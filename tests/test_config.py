@@ -1,0 +1,80 @@
+"""Configurations: the task's defaults in the gaps, and one clear sentence for what makes no sense."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ensgap.config import StudyConfig
+from ensgap.errors import UserError
+from ensgap.tasks import get_task
+
+DIGITS = get_task("digits")
+
+
+def test_the_tasks_defaults_fill_the_gaps() -> None:
+    plan = StudyConfig().plan(DIGITS)
+    assert (plan.members, plan.replicates, plan.train.epochs) == (8, 5, 40)
+    assert plan.grid == DIGITS.grid
+    assert plan.holdout.order == 8
+    assert plan.out == Path("reports/weight_decay-digits")
+    assert StudyConfig(lr=0.3, epochs=7).plan(DIGITS).train == replace(DIGITS.train, lr=0.3, epochs=7)
+
+
+def test_zero_is_always_in_the_grid_and_values_are_tried_once() -> None:
+    assert StudyConfig(grid=(1e-2, 1e-3, 1e-2)).plan(DIGITS).grid == (0.0, 1e-3, 1e-2)
+    plan = StudyConfig(num_samples=5).plan(DIGITS)
+    assert plan.grid == (0.0, 3.162e-05, 0.0003162, 0.003162, 0.03162)
+
+
+def test_smoke_is_tiny_and_apart() -> None:
+    plan = StudyConfig(smoke=True, members=3).plan(DIGITS)
+    assert (plan.members, plan.replicates, plan.train.epochs, len(plan.grid)) == (3, 2, 2, 3)
+    assert plan.out.name == "weight_decay-digits-smoke"
+
+
+def test_optuna_tries_the_grid_and_more() -> None:
+    assert StudyConfig(search="optuna").plan(DIGITS).num_samples == len(DIGITS.grid) + 16
+
+
+def test_test_trials_cover_the_replicates_in_stacks_of_the_searchs_size() -> None:
+    groups = [spec.replicates for spec in StudyConfig(replicates=5, test_replicates=12).plan(DIGITS).test_trials(0.1)]
+    assert [len(g) for g in groups] == [5, 5, 2]
+    assert sum(groups, ()) == tuple(range(1000, 1012))
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ({"members": 1}, "--members must be at least 2"),
+        ({"replicates": 0}, "--replicates must be at least 1"),
+        ({"epochs": 0}, "--epochs must be at least 1"),
+        ({"lr": -0.1}, "--lr must be a positive number"),
+        ({"lr": float("nan")}, "--lr must be a positive number"),
+        ({"val_fraction": 1.0}, "--val-fraction must lie between 0 and 1"),
+        ({"seed": -1}, "--seed must be at least 0"),
+        ({"grid": (-1.0,)}, "weight decays from 0 up"),
+        ({"grid": (0.0,)}, "at least one weight decay above 0"),
+        ({"grid": (1e-3,), "num_samples": 4}, "give one of them"),
+        ({"search": "optuna", "num_samples": 5}, "leaves Optuna nothing"),
+        ({"holdout": "disjoint"}, "no ensemble NLL to select by"),
+        ({"holdout": "9"}, "order from 1 to 8"),
+        ({"concurrency": 0}, "--concurrency must be at least 1"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(flags: dict[str, Any], words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        StudyConfig(**flags).plan(DIGITS)
+
+
+def test_a_continued_study_may_grow_but_not_change() -> None:
+    plan = StudyConfig().plan(DIGITS)
+    plan.check_continues(StudyConfig(grid=(1e-3,), test_replicates=3, out=Path("x")).plan(DIGITS).to_json())
+    with pytest.raises(UserError, match=r"lr 0\.2, not 0\.1"):
+        plan.check_continues(StudyConfig(lr=0.2).plan(DIGITS).to_json())
+
+
+def test_unknown_task() -> None:
+    with pytest.raises(UserError, match="no task 'mnist'"):
+        get_task("mnist")

@@ -1,0 +1,49 @@
+"""Predictions on disk: complete, without pickle, whole or not at all."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from ensgap.errors import UserError
+from ensgap.predictions import Predictions
+
+
+def some() -> Predictions:
+    held = torch.tensor([[[True, False, True], [False, True, True]]])
+    return Predictions(
+        torch.randn(1, 2, 3, 4), torch.tensor([[0, 3, 1]]), held, torch.tensor([[7, 8, 9]]), {"task": "t"}
+    )
+
+
+def test_saved_and_loaded_are_equal(tmp_path: Path) -> None:
+    before = some()
+    before.save(tmp_path / "deep" / "predictions.npz")
+    after = Predictions.load(tmp_path / "deep" / "predictions.npz")
+    for name in ("logits", "labels", "held", "index"):
+        assert torch.equal(getattr(before, name), getattr(after, name))
+    assert after.identity == {"task": "t"}
+    assert [f.name for f in (tmp_path / "deep").iterdir()] == ["predictions.npz"]
+    with np.load(tmp_path / "deep" / "predictions.npz", allow_pickle=False) as file:
+        assert all(file[name].dtype != object for name in file.files)
+
+
+def test_missing_and_damaged_files_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "predictions.npz"
+    with pytest.raises(UserError, match="no predictions at"):
+        Predictions.load(path)
+    some().save(path)
+    path.write_bytes(path.read_bytes()[:200])
+    with pytest.raises(UserError, match="damaged"):
+        Predictions.load(path)
+
+
+def test_shapes_are_checked() -> None:
+    with pytest.raises(ValueError, match="labels must have shape"):
+        Predictions(torch.randn(1, 2, 3, 4), torch.zeros(1, 2), torch.ones(1, 2, 3).bool(), torch.zeros(1, 3))
+
+
+def test_points_held_out_by_different_numbers_of_members_are_refused() -> None:
+    with pytest.raises(ValueError, match="equally many"):
+        _ = some().order
