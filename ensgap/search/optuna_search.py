@@ -24,7 +24,7 @@ class FixedPointsFirst(Searcher):
 
     def __init__(self, points: Sequence[dict[str, float]], searcher: Searcher) -> None:
         super().__init__(metric=searcher.metric, mode=searcher.mode)
-        self.points, self.searcher = list(points), searcher
+        self.points, self.inner = list(points), searcher
         self.own: set[str] = set()
 
     def suggest(self, trial_id: str) -> dict[str, Any] | None:
@@ -32,13 +32,13 @@ class FixedPointsFirst(Searcher):
         if self.points:
             self.own.add(trial_id)
             return self.points.pop(0)
-        suggestion: dict[str, Any] | None = self.searcher.suggest(trial_id)
+        suggestion: dict[str, Any] | None = self.inner.suggest(trial_id)
         return suggestion
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         """Tell the searcher of its own trials."""
         if trial_id not in self.own:
-            self.searcher.on_trial_complete(trial_id, result, error)
+            self.inner.on_trial_complete(trial_id, result, error)
 
     def save(self, checkpoint_path: str) -> None:
         """Nothing: the journal has it all."""

@@ -11,10 +11,11 @@ from ray.tune.search import Searcher
 
 from ensgap.errors import UserError
 from ensgap.folder import StudyFolder
+from ensgap.search.interrupt import orderly_interrupts
 from ensgap.search.progress import SearchProgress, setting_of
 from ensgap.search.session import LocalRay
 from ensgap.search.trial import Trial
-from ensgap.spec import Phase, TrialSpec, describe_setting
+from ensgap.spec import TrialSpec, describe_setting
 from ensgap.tasks import Points, Task
 
 
@@ -60,25 +61,21 @@ class Runner:
         search_alg: Searcher | None = None,
     ) -> None:
         self.ray.start()
-        phase: Phase = base.phase
-        warnings.filterwarnings("ignore", message="Zero-copy tensor serialization")  # nothing writes into the data
-        trainable = tune.with_resources(
-            tune.with_parameters(
+        logging.getLogger("ray.tune").setLevel(logging.ERROR)
+        folder = StudyFolder(self.folder.path.resolve())
+        progress = SearchProgress(base.phase, trials, base.train.epochs)
+        with progress, warnings.catch_warnings(action="ignore"), orderly_interrupts():
+            shared = tune.with_parameters(
                 Trial,
                 base=base,
                 task=self.task,
                 pool=self.pool,
                 test=test,
-                folder=self.folder,
+                folder=folder,
                 threads=self.ray.cpus_per_trial,
-            ),
-            {"cpu": self.ray.cpus_per_trial},
-        )
-        logging.getLogger("ray.tune").setLevel(logging.ERROR)
-        with SearchProgress(phase, trials, base.train.epochs) as progress, warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+            )
             tune.Tuner(
-                trainable,
+                tune.with_resources(shared, {"cpu": self.ray.cpus_per_trial}),
                 param_space=param_space,
                 tune_config=tune.TuneConfig(
                     num_samples=num_samples,
@@ -89,8 +86,8 @@ class Runner:
                     trial_dirname_creator=_trial_name,
                 ),
                 run_config=tune.RunConfig(
-                    name=phase,
-                    storage_path=str((self.folder.path / "ray").resolve()),
+                    name=base.phase,
+                    storage_path=str(folder.path / "ray"),
                     verbose=0,
                     callbacks=[progress],
                     checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
