@@ -13,7 +13,7 @@ from ensgap.networks.mlp import StackedMLP
 from ensgap.seeds import INIT, ORDER, member_generators
 from ensgap.stack import member_state
 from ensgap.tasks import Points
-from ensgap.train import TrainConfig, Training, batch_bounds, lr_factor, predict
+from ensgap.train import TrainConfig, Training, batch_bounds, lr_factor, nll_and_gradient, predict
 
 CONFIG = TrainConfig(optimizer="sgd", lr=0.05, schedule="cosine", epochs=4, batch_size=16)
 POOL, TRAIN = 90, 70
@@ -141,3 +141,16 @@ def test_prediction_leaves_running_statistics_alone(points: Points) -> None:
     pieces = predict(training.network, points, index, batch_size=7)
     torch.testing.assert_close(whole, pieces)
     assert all(torch.equal(before[name], value) for name, value in training.network.state_dict().items())
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_the_written_out_gradient_is_autograds(dtype: torch.dtype) -> None:
+    logits = (10 * torch.randn(3, 5, 4, dtype=torch.float64)).to(dtype).requires_grad_()
+    labels = torch.randint(4, (3, 5))
+    nll, gradient = nll_and_gradient(logits, labels)
+    exact = logits.double().flatten(0, 1)
+    losses = torch.nn.functional.cross_entropy(exact, labels.flatten(), reduction="none").view(3, 5).sum(1)
+    torch.testing.assert_close(nll.double(), losses.detach(), rtol=1e-5, atol=1e-5)
+    (expected,) = torch.autograd.grad(losses.sum(), logits)
+    assert gradient.dtype == dtype
+    torch.testing.assert_close(gradient, expected, rtol=1e-2 if dtype == torch.bfloat16 else 1e-5, atol=1e-5)

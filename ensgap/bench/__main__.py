@@ -1,8 +1,10 @@
 """`make bench`: training epochs of a stack against the same epochs in a plain loop, on one thread, in turn."""
 
 import argparse
+import os
 import resource
 import statistics
+import sys
 import time
 from collections.abc import Callable
 
@@ -11,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ensgap.bench.loop import PlainMLP, train_loop
+from ensgap.search.session import WORKER_ENVIRONMENT
 from ensgap.seeds import INIT, ORDER, member_generators
 from ensgap.tasks import get_task
 from ensgap.tasks.task import Task, TaskData
@@ -75,4 +78,8 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    if any(name not in os.environ for name in WORKER_ENVIRONMENT):  # read by the C library when a process starts
+        os.execve(
+            sys.executable, [sys.executable, "-m", "ensgap.bench", *sys.argv[1:]], os.environ | WORKER_ENVIRONMENT
+        )
     main()

@@ -46,8 +46,8 @@ def stability(results: StudyResults) -> str:
         return "With one replicate there is no telling how firm that selection is."
     firm = "firm" if s.share_both >= 0.95 else "noisy"
     return (
-        f"The selection is {firm}: resampling the {len(results.h_ind.replicates)} validation replicates chooses the same "
-        f"setting for the average member {s.ind.share:.0%} of the time, for the ensemble {s.ens.share:.0%}, "
+        f"The selection is {firm}: resampling the {len(results.h_ind.replicates)} validation replicates chooses the "
+        f"same setting for the average member {s.ind.share:.0%} of the time, for the ensemble {s.ens.share:.0%}, "
         f"both {s.share_both:.0%}."
     )
 

@@ -54,9 +54,9 @@ class StackOptimizer:
         for group in self.inner.param_groups:
             group["lr"] = group["base_lr"] * factor
 
-    def step(self, loss: Tensor) -> None:
-        """One step down the gradient of a scalar that is a sum over the members' own losses."""
-        gradients = torch.autograd.grad(loss, self.parameters)
+    def step(self, outputs: Tensor, gradient: Tensor) -> None:
+        """One step, given the network's outputs and the gradient of the members' own losses in them."""
+        gradients = torch.autograd.grad(outputs, self.parameters, gradient)
         for run, group in zip(self.runs, self.inner.param_groups, strict=True):
             for parameter, gradient in zip(group["params"], gradients, strict=True):
                 parameter.grad = gradient[run]

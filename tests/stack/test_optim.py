@@ -26,7 +26,8 @@ def test_different_settings_in_one_stack_do_not_mix(name: OptimizerName) -> None
     plain = [makers[name](alone[m], m) for m in range(5)]
     for factor in (1.0, 0.5, 0.25):
         optimizer.set_lr_factor(factor)
-        optimizer.step(sum((p.sin() ** 2).sum() for p in parameters))  # type: ignore[arg-type]
+        loss = torch.stack([(p.sin() ** 2).sum() for p in parameters]).sum()
+        optimizer.step(loss, torch.ones_like(loss))
         for m, opt in enumerate(plain):
             opt.param_groups[0]["lr"] = float(lr[m]) * factor
             opt.zero_grad()
