@@ -133,7 +133,7 @@ class Training:
 
 @torch.no_grad()
 def nll_and_gradient(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Each member's loss, summed over its own batch [members], and its gradient in the logits [members, batch, classes].
+    """Each member's loss summed over its batch, [members], and its gradient in the logits [members, batch, classes].
 
     The gradient is softmax minus one-hot: no member's depends on the others, and written out it spares autograd a dozen
     nodes.
