@@ -8,6 +8,7 @@ from typing import Any
 from ensgap.errors import UserError
 from ensgap.holdout import Holdout, parse_order
 from ensgap.plan import SearchName, StudyPlan
+from ensgap.stack import Kernels, Precision
 from ensgap.tasks import Task
 from ensgap.tasks.task import log_spaced
 
@@ -43,38 +44,47 @@ class StudyConfig:
     cpus_per_trial: int = flag("CPUs, and torch threads, of a trial", 1)
     concurrency: int | None = flag("trials that run at once (default: as many as fit)")
     resume: bool = flag("continue the study in the folder, keeping every finished trial", False)
+    train_fraction: float | None = flag("share of the training pool to use, stratified (default: all of it)")
+    preset: str | None = flag("the task's settings by name: paper has those of the paper")
+    precision: Precision = flag("float32, or bfloat16 for mixed precision", "float32")
+    kernels: Kernels = flag("how members are computed: batched, in a loop, or auto: what is faster here", "auto")
+    gpus_per_trial: float | None = flag("share of a GPU that a trial gets (default: 1 where there is one)")
+    print_config: bool = flag("print the study's whole configuration and stop", False)
     smoke: bool = flag("a tiny study, to see that everything works", False)
     list_tasks: bool = flag("list the tasks and stop", False)
 
     def plan(self, task: Task, study: str = "weight_decay") -> StudyPlan:
         """The study to run: the task's defaults (or a smoke run's) in the gaps, everything checked."""
         self._check_ranges()
-        defaults: dict[str, Any] = SMOKE if self.smoke else {}
+        usual = task.preset(self.preset)
+        defaults: dict[str, Any] = SMOKE | {"train_fraction": task.smoke_fraction} if self.smoke else {}
 
         def pick(name: str, of_task: Any) -> Any:
             given = getattr(self, name)
             return given if given is not None else defaults.get(name, of_task)
 
-        members = pick("members", task.members)
+        members = pick("members", usual.members)
         order = parse_order(self.holdout, members)
         if order == 1:
             raise UserError(
                 "A disjoint holdout (order 1) gives no ensemble NLL to select by, because no point is held out by two "
                 "members; choose --holdout shared, overlapping or an order from 2 up."
             )
-        grid = self._resolve_grid(SMOKE_GRID if self.smoke else task.grid)
+        grid = self._resolve_grid(SMOKE_GRID if self.smoke else usual.grid)
         return StudyPlan(
             study=study,
             task=task,
             members=members,
-            replicates=pick("replicates", task.replicates),
-            test_replicates=pick("test_replicates", task.test_replicates),
-            train=replace(task.train, epochs=pick("epochs", task.train.epochs), lr=pick("lr", task.train.lr)),
-            holdout=Holdout(order, pick("val_fraction", task.val_fraction)),
+            replicates=pick("replicates", usual.replicates),
+            test_replicates=pick("test_replicates", usual.test_replicates),
+            train=replace(usual.train, epochs=pick("epochs", usual.train.epochs), lr=pick("lr", usual.train.lr)),
+            holdout=Holdout(order, pick("val_fraction", usual.val_fraction)),
             search=self.search,
             grid=grid,
             num_samples=self._resolve_samples(grid),
             seed=self.seed,
+            train_fraction=pick("train_fraction", 1.0),
+            precision=self.precision,
             smoke=self.smoke,
             out=self.out or Path("reports") / f"{study}-{task.name}{'-smoke' if self.smoke else ''}",
         )
@@ -89,6 +99,10 @@ class StudyConfig:
             raise UserError(f"--lr must be a positive number, however: {self.lr:g}.")
         if self.val_fraction is not None and not 0 < self.val_fraction < 1:
             raise UserError(f"--val-fraction must lie between 0 and 1, however: {self.val_fraction:g}.")
+        if self.train_fraction is not None and not 0 < self.train_fraction <= 1:
+            raise UserError(f"--train-fraction must be above 0 and at most 1, however: {self.train_fraction:g}.")
+        if self.gpus_per_trial is not None and not self.gpus_per_trial >= 0:
+            raise UserError(f"--gpus-per-trial must not be negative, however: {self.gpus_per_trial:g}.")
 
     def _resolve_grid(self, default: tuple[float, ...]) -> tuple[float, ...]:
         if self.grid is not None and self.search == "grid" and self.num_samples is not None:

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from ensgap.errors import UserError
 from ensgap.holdout import Holdout
 from ensgap.spec import FIRST_TEST_REPLICATE, TrialSpec
+from ensgap.stack import Precision
 from ensgap.tasks import Task
 from ensgap.train import TrainConfig
 
@@ -30,6 +31,8 @@ class StudyPlan:
     grid: tuple[float, ...]
     num_samples: int
     seed: int
+    train_fraction: float
+    precision: Precision
     smoke: bool
     out: Path
 
@@ -44,6 +47,8 @@ class StudyPlan:
             seed=self.seed,
             train=self.train,
             holdout=self.holdout,
+            train_fraction=self.train_fraction,
+            precision=self.precision,
         )
 
     def test_trials(self, weight_decay: float) -> list[TrialSpec]:

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-INIT, ORDER, HOLDOUT = range(3)
-"""The streams of a member (initial weights; order and augmentation of its data) and of a replicate (its holdout)."""
+INIT, ORDER, HOLDOUT, POOL = range(4)
+"""The streams: a member's initial weights, the order and augmentation of its data, a replicate's holdout, and a study's
+share of the pool."""
 
 
 def derive_seed(seed: int, *path: int) -> int:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from ensgap.holdout import Holdout
+from ensgap.stack import Precision
 from ensgap.train import TrainConfig
 
 Phase = Literal["search", "test"]
@@ -26,6 +27,8 @@ class TrialSpec:
     seed: int
     train: TrainConfig
     holdout: Holdout | None  # none in the test phase, which trains on the whole pool
+    train_fraction: float = 1.0  # the share of the pool that there was
+    precision: Precision = "float32"
 
     def identity(self) -> dict[str, Any]:
         """Everything about it, as JSON."""

@@ -4,12 +4,14 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import torch
-from torch import Generator, Tensor, nn
+from torch import Generator, Tensor
 
-from ensgap.stack.optim import OptimizerName, StackOptimizer
+from ensgap.points import Points, Prepare, as_they_are
+from ensgap.stack import Stack
+from ensgap.stack.optim import OptimizerName
 
 ScheduleName = Literal["cosine", "constant"]
 
@@ -40,19 +42,6 @@ class Epoch:
         return not bool(torch.isfinite(self.train_nll).all())
 
 
-class HasPoints(Protocol):
-    """Where a stack reads its data: inputs by index, and all labels."""
-
-    @property
-    def labels(self) -> Tensor:
-        """All labels [points]."""
-        ...
-
-    def gather(self, index: Tensor) -> Tensor:
-        """Inputs [members, batch, …] of the points of an index [members, batch]."""
-        ...
-
-
 def lr_factor(schedule: ScheduleName, epoch: int, epochs: int) -> float:
     """The learning rate of an epoch (from 0) as a share of the first one; stepped once per epoch."""
     return 0.5 * (1 + math.cos(math.pi * epoch / epochs)) if schedule == "cosine" else 1.0
@@ -69,84 +58,66 @@ def batch_bounds(points: int, batch_size: int) -> list[tuple[int, int]]:
 
 
 class Training:
-    """A stack in training: network, optimizer, the members' generators, and how far it is."""
+    """A stack in training: its members' data and generators, and how far it is."""
 
     def __init__(
         self,
-        network: nn.Module,
-        points: HasPoints,
+        stack: Stack,
+        points: Points,
         train_index: Tensor,  # [members, points]: what each member trains on
         config: TrainConfig,
-        lr: Tensor,  # [members]
-        weight_decay: Tensor,  # [members]
         generators: Sequence[Generator],
+        prepare: Prepare = as_they_are,
     ) -> None:
-        self.network = network
+        self.stack = stack
         self.points = points
         self.train_index = train_index
         self.config = config
         self.generators = list(generators)
-        self.optimizer = StackOptimizer(
-            list(network.parameters()), config.optimizer, lr, weight_decay, momentum=config.momentum
-        )
+        self.prepare = prepare
         self.epoch = 0
 
     def epochs(self) -> Iterator[Epoch]:
         """Train on from where it is to the last epoch, yielding after each."""
         while self.epoch < self.config.epochs:
             started = time.perf_counter()
-            self.network.train()
-            self.optimizer.set_lr_factor(lr_factor(self.config.schedule, self.epoch, self.config.epochs))
-            total = torch.zeros(len(self.generators), device=self.train_index.device)
+            self.stack.set_lr_factor(lr_factor(self.config.schedule, self.epoch, self.config.epochs))
             order = self._draw_order()
+            total = torch.zeros(len(order), device=self.points.labels.device)
             for start, end in batch_bounds(order.shape[1], self.config.batch_size):
                 index = order[:, start:end]
-                logits = self.network(self.points.gather(index))
-                nll, gradient = nll_and_gradient(logits, self.points.labels[index])
-                self.optimizer.step(logits, gradient.div_(self.config.batch_size))
-                total += nll
+                inputs = self.prepare(self.points.gather(index), self.generators)
+                total += self.stack.step(inputs, labels_at(self.points, index), self.config.batch_size)
             self.epoch += 1
             yield Epoch(self.epoch, (total / order.shape[1]).cpu(), time.perf_counter() - started)
 
     def _draw_order(self) -> Tensor:  # -> [members, points]
         points = self.train_index.shape[1]
-        order = [torch.randperm(points, generator=g, device=g.device) for g in self.generators]
+        order = [torch.randperm(points, generator=g) for g in self.generators]
         return self.train_index.gather(1, torch.stack(order))
+
+    def predict(self, points: Points, index: Tensor) -> Tensor:
+        """Each member's logits [members, points, classes] at the points of its row of `index`, in evaluation mode."""
+        pieces = index.split(self.config.batch_size, dim=1)
+        found = [self.stack.logits(self.prepare(points.gather(piece), None)).cpu() for piece in pieces]
+        return torch.cat(found, dim=1)
 
     def state_dict(self) -> dict[str, Any]:
         """All that is needed to continue bit for bit; tensors, numbers and strings only."""
         return {
             "epoch": self.epoch,
-            "network": self.network.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
+            "stack": self.stack.state_dict(),
             "generators": [g.get_state() for g in self.generators],
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from a saved state."""
         self.epoch = state["epoch"]
-        self.network.load_state_dict(state["network"])
-        self.optimizer.load_state_dict(state["optimizer"])
+        self.stack.load_state_dict(state["stack"])
         for generator, saved in zip(self.generators, state["generators"], strict=True):
             generator.set_state(saved)
 
 
-@torch.no_grad()
-def nll_and_gradient(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Each member's loss summed over its batch, [members], and its gradient in the logits [members, batch, classes].
-
-    The gradient is softmax minus one-hot: no member's depends on the others, and written out it spares autograd a dozen
-    nodes.
-    """
-    log_probs = logits.float().log_softmax(-1) if logits.dtype != torch.float64 else logits.log_softmax(-1)
-    own = labels.unsqueeze(-1)
-    nll = -log_probs.gather(-1, own).sum((1, 2))
-    gradient = log_probs.exp_().scatter_add_(-1, own, log_probs.new_full((), -1.0).expand_as(own))
-    return nll, gradient.to(logits.dtype)
-
-
-@torch.no_grad()
-def predict(network: nn.Module, points: HasPoints, index: Tensor, batch_size: int = 1024) -> Tensor:
-    """Each member's logits [members, points, classes] at the points of its row of `index`, in evaluation mode."""
-    network.eval()
-    return torch.cat([network(points.gather(piece)).cpu() for piece in index.split(batch_size, dim=1)], dim=1)
+def labels_at(points: Points, index: Tensor) -> Tensor:  # [members, batch] -> [members, batch]
+    """The labels of each member's own points, on the points' device."""
+    return points.labels.take(index.to(points.labels.device, non_blocking=True))

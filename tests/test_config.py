@@ -16,10 +16,10 @@ DIGITS = get_task("digits")
 def test_the_tasks_defaults_fill_the_gaps() -> None:
     plan = StudyConfig().plan(DIGITS)
     assert (plan.members, plan.replicates, plan.train.epochs) == (8, 5, 40)
-    assert plan.grid == DIGITS.grid
+    assert plan.grid == DIGITS.defaults.grid
     assert plan.holdout.order == 8
     assert plan.out == Path("reports/weight_decay-digits")
-    assert StudyConfig(lr=0.3, epochs=7).plan(DIGITS).train == replace(DIGITS.train, lr=0.3, epochs=7)
+    assert StudyConfig(lr=0.3, epochs=7).plan(DIGITS).train == replace(DIGITS.defaults.train, lr=0.3, epochs=7)
 
 
 def test_zero_is_always_in_the_grid_and_values_are_tried_once() -> None:
@@ -35,7 +35,7 @@ def test_smoke_is_tiny_and_apart() -> None:
 
 
 def test_optuna_tries_the_grid_and_more() -> None:
-    assert StudyConfig(search="optuna").plan(DIGITS).num_samples == len(DIGITS.grid) + 16
+    assert StudyConfig(search="optuna").plan(DIGITS).num_samples == len(DIGITS.defaults.grid) + 16
 
 
 def test_test_trials_cover_the_replicates_in_stacks_of_the_searchs_size() -> None:
@@ -53,6 +53,9 @@ def test_test_trials_cover_the_replicates_in_stacks_of_the_searchs_size() -> Non
         ({"lr": -0.1}, "--lr must be a positive number"),
         ({"lr": float("nan")}, "--lr must be a positive number"),
         ({"val_fraction": 1.0}, "--val-fraction must lie between 0 and 1"),
+        ({"train_fraction": 0.0}, "--train-fraction must be above 0"),
+        ({"gpus_per_trial": -1.0}, "--gpus-per-trial must not be negative"),
+        ({"preset": "paper"}, "has no preset 'paper'; it has none"),
         ({"seed": -1}, "--seed must be at least 0"),
         ({"grid": (-1.0,)}, "weight decays from 0 up"),
         ({"grid": (0.0,)}, "at least one weight decay above 0"),
@@ -78,3 +81,13 @@ def test_a_continued_study_may_grow_but_not_change() -> None:
 def test_unknown_task() -> None:
     with pytest.raises(UserError, match="no task 'mnist'"):
         get_task("mnist")
+
+
+def test_the_papers_presets() -> None:
+    expected = {"cifar10": (0.1, 100, 4), "nci1": (0.1, 200, 4), "covertype": (0.3, 100, 8), "ag_news": (0.1, 100, 8)}
+    for name, (lr, epochs, members) in expected.items():
+        plan = StudyConfig(task=name, preset="paper").plan(get_task(name))
+        assert (plan.train.lr, plan.train.epochs, plan.members) == (lr, epochs, members)
+        assert (plan.train.optimizer, plan.train.momentum, plan.train.schedule) == ("sgd", 0.9, "cosine")
+        assert (plan.train.batch_size, plan.holdout.fraction, plan.holdout.order) == (128, 0.1, members)
+        assert StudyConfig(task=name, preset="paper", lr=0.5).plan(get_task(name)).train.lr == 0.5

@@ -1,32 +1,13 @@
 """What stacks are measured and tested against: a plain loop over ordinary `nn.Module`s, one `torch.optim` each."""
 
 from collections.abc import Sequence
-from itertools import pairwise
 
 import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
-from ensgap.train import HasPoints, TrainConfig, batch_bounds, lr_factor
-
-
-class PlainMLP(nn.Module):
-    """The MLP as anyone would write it; its parameters have the names that the stack gives them."""
-
-    def __init__(self, inputs: int, hidden: Sequence[int], classes: int) -> None:
-        super().__init__()
-        widths = [inputs, *hidden]
-        layers: list[nn.Module] = []
-        for before, after in pairwise(widths):
-            layers += [nn.Linear(before, after, bias=False), nn.BatchNorm1d(after)]
-        self.layers = nn.ModuleList([*layers, nn.Linear(widths[-1], classes)])
-
-    def forward(self, x: Tensor) -> Tensor:  # [batch, inputs] -> [batch, classes]
-        for layer in self.layers:
-            x = layer(x)
-            if isinstance(layer, nn.BatchNorm1d):
-                x = F.relu(x)
-        return x
+from ensgap.points import Points, Prepare, as_they_are
+from ensgap.train import TrainConfig, batch_bounds, lr_factor
 
 
 def plain_optimizer(network: nn.Module, config: TrainConfig, lr: float, weight_decay: float) -> torch.optim.Optimizer:
@@ -38,12 +19,13 @@ def plain_optimizer(network: nn.Module, config: TrainConfig, lr: float, weight_d
 
 def train_loop(
     networks: Sequence[nn.Module],
-    points: HasPoints,
+    points: Points,
     train_index: Tensor,  # [members, points]
     config: TrainConfig,
     lr: Sequence[float],
     weight_decay: Sequence[float],
     generators: Sequence[Generator],
+    prepare: Prepare = as_they_are,
 ) -> None:
     """Train member after member, each with its own mini-batches in the order of its own generator."""
     for member, network in enumerate(networks):
@@ -56,7 +38,8 @@ def train_loop(
             order = own[torch.randperm(len(own), generator=generators[member])]
             for start, end in batch_bounds(len(own), config.batch_size):
                 index = order[start:end]
-                loss = F.cross_entropy(network(points.gather(index)), points.labels[index], reduction="sum")
+                inputs = prepare(points.gather(index.unsqueeze(0)), generators[member : member + 1])[0]
+                loss = F.cross_entropy(network(inputs), points.labels[index], reduction="sum")
                 optimizer.zero_grad()
                 (loss / config.batch_size).backward()
                 optimizer.step()

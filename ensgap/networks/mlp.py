@@ -1,24 +1,50 @@
-"""A multilayer perceptron as a stack: linear (no bias) → batch norm → ReLU for each hidden layer, then linear."""
+"""A multilayer perceptron: linear (no bias) → batch norm → ReLU for each hidden layer, then linear."""
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
 
 from torch import Generator, Tensor, nn
+from torch.nn import functional as F
 
-from ensgap.stack import StackedBatchNorm, StackedLinear
+from ensgap.stack.layers import StackedBatchNorm, StackedLinear
 
 
-class StackedMLP(nn.Module):
-    """One MLP per generator."""
+class MLP(nn.Module):
+    """One member, as anyone would write it."""
 
-    def __init__(self, generators: Sequence[Generator], inputs: int, hidden: Sequence[int], classes: int) -> None:
+    def __init__(self, inputs: int, hidden: Sequence[int], classes: int, generator: Generator | None = None) -> None:
         super().__init__()
         widths = [inputs, *hidden]
         layers: list[nn.Module] = []
         for before, after in pairwise(widths):
-            layers.append(StackedLinear(generators, before, after, bias=False))
-            layers.append(StackedBatchNorm(len(generators), after, generators[0].device, relu=True))
-        layers.append(StackedLinear(generators, widths[-1], classes))
+            layers += [nn.Linear(before, after, bias=False), nn.BatchNorm1d(after)]
+        self.layers = nn.ModuleList([*layers, nn.Linear(widths[-1], classes)])
+        for layer in self.layers:
+            if isinstance(layer, nn.Linear):
+                bound = 1 / math.sqrt(layer.in_features)
+                for parameter in layer.parameters():
+                    nn.init.uniform_(parameter, -bound, bound, generator=generator)
+
+    def forward(self, x: Tensor) -> Tensor:  # [batch, inputs] -> [batch, classes]
+        for layer in self.layers:
+            x = layer(x)
+            if isinstance(layer, nn.BatchNorm1d):
+                x = F.relu(x)
+        return x
+
+
+class StackedMLP(nn.Module):
+    """All members at once; activations are kept as [members, features, batch]."""
+
+    def __init__(self, members: int, inputs: int, hidden: Sequence[int], classes: int) -> None:
+        super().__init__()
+        widths = [inputs, *hidden]
+        layers: list[nn.Module] = []
+        for before, after in pairwise(widths):
+            layers.append(StackedLinear(members, before, after, bias=False))
+            layers.append(StackedBatchNorm(members, after, relu=True))
+        layers.append(StackedLinear(members, widths[-1], classes))
         self.layers = nn.Sequential(*layers)
 
     def forward(self, x: Tensor) -> Tensor:  # [members, batch, inputs] -> [members, batch, classes]

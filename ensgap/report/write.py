@@ -41,7 +41,12 @@ def _title(results: StudyResults) -> str:
 
 def _notes(results: StudyResults) -> list[str]:
     """What a reader must know before believing the figures."""
-    notes = []
+    data = results.study["data"]
+    assert isinstance(data, dict)
+    notes = list(data["notes"])
+    share = float(str(results.config["train_fraction"]))
+    if share < 1:
+        notes.append(f"Scaled down: {share:.4g} of the training pool was used ({data['pool']:,} points).")
     diverged = [number(trial.weight_decay) for trial in results.trials if trial.diverged]
     if diverged:
         notes.append(f"Diverged, and so never selected: weight decay {', '.join(diverged)}.")
@@ -62,6 +67,8 @@ def _notes(results: StudyResults) -> list[str]:
 
 def _facts(results: StudyResults) -> list[tuple[str, str]]:
     config = results.config
+    data = results.study["data"]
+    assert isinstance(data, dict)
     names = (
         "task",
         "members",
@@ -69,12 +76,14 @@ def _facts(results: StudyResults) -> list[tuple[str, str]]:
         "test_replicates",
         "epochs",
         "lr",
+        "train_fraction",
         "val_fraction",
         "holdout",
         "search",
         "seed",
     )
-    facts = [(name.replace("_", " "), str(config[name])) for name in names]
+    facts = [("training pool", f"{data['pool']:,} points"), ("test data", f"{data['test']:,} points")]
+    facts += [(name.replace("_", " "), str(config[name])) for name in names]
     versions = results.study["versions"]
     assert isinstance(versions, dict)
     facts.append(("versions", ", ".join(f"{name} {version}" for name, version in versions.items())))

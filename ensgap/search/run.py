@@ -6,16 +6,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import torch
-from torch import Tensor
 
 from ensgap import metrics
 from ensgap.folder import Status, StudyFolder, TrialRecord
 from ensgap.holdout import replicate_holdouts
+from ensgap.points import Points
 from ensgap.predictions import Predictions
 from ensgap.seeds import INIT, ORDER, member_generators
 from ensgap.spec import TrialSpec
-from ensgap.tasks import Points, Task
-from ensgap.train import Training, predict
+from ensgap.stack import Kernels, OptimizerConfig
+from ensgap.tasks import Task
+from ensgap.train import Training
 
 CHECKPOINT_SECONDS = 20.0
 OBJECTIVES = ("avg_member_nll", "ensemble_nll")
@@ -32,26 +33,32 @@ class TrialRun:
     pool: Points
     test: Points | None
     folder: StudyFolder
+    device: torch.device = torch.device("cpu")
+    kernels: Kernels = "auto"
     checkpoint_seconds: float = CHECKPOINT_SECONDS
     seconds: float = field(default=0.0, init=False)
 
     def __post_init__(self) -> None:
-        spec = self.spec
-        replicates, stack = spec.replicates, len(spec.replicates) * spec.members
+        spec, stack = self.spec, len(self.spec.replicates) * self.spec.members
         if spec.holdout is None:
-            self.held = torch.zeros(len(replicates), spec.members, len(self.pool), dtype=torch.bool)
+            self.held = torch.zeros(len(spec.replicates), spec.members, len(self.pool), dtype=torch.bool)
         else:
-            self.held = replicate_holdouts(self.pool.labels, spec.seed, replicates, spec.members, spec.holdout)
+            self.held = replicate_holdouts(self.pool.labels, spec.seed, spec.replicates, spec.members, spec.holdout)
         train_index = torch.stack([kept.nonzero().squeeze(1) for kept in ~self.held.flatten(0, 1)])
-        lr = spec.setting.get("lr", spec.train.lr)
+        optimizer = OptimizerConfig(
+            spec.train.optimizer,
+            lr=[spec.setting.get("lr", spec.train.lr)] * stack,
+            weight_decay=[spec.setting["weight_decay"]] * stack,
+            momentum=spec.train.momentum,
+        )
+        generators = member_generators(spec.seed, spec.replicates, spec.members, INIT)
         self.training = Training(
-            self.task.network(member_generators(spec.seed, replicates, spec.members, INIT)),
-            self.pool,
+            self.task.stack(generators, optimizer, self.device, self.kernels, spec.precision),
+            self.pool.to(self.device),
             train_index,
             spec.train,
-            lr=torch.full((stack,), lr, dtype=torch.float64),
-            weight_decay=torch.full((stack,), spec.setting["weight_decay"], dtype=torch.float64),
-            generators=member_generators(spec.seed, replicates, spec.members, ORDER),
+            member_generators(spec.seed, spec.replicates, spec.members, ORDER),
+            self.task.prepare(self.pool, train_index),
         )
         saved = self.folder.load_checkpoint(spec)
         if saved is not None:
@@ -103,7 +110,7 @@ class TrialRun:
             points = self.test
             index = torch.arange(len(points)).repeat(ensembles, 1)
             held = torch.ones(ensembles, spec.members, len(points), dtype=torch.bool)
-        logits: Tensor = predict(self.training.network, points, index.repeat_interleave(spec.members, dim=0))
+        logits = self.training.predict(points.to(self.device), index.repeat_interleave(spec.members, dim=0))
         return Predictions(
             logits.unflatten(0, (ensembles, spec.members)), points.labels[index], held, index, spec.identity()
         )

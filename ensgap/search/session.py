@@ -5,6 +5,7 @@ import os
 from types import TracebackType
 
 import ray
+import torch
 
 from ensgap.errors import UserError
 
@@ -17,8 +18,17 @@ WORKER_ENVIRONMENT = {
 class LocalRay:
     """A Ray of this machine's CPUs for the time of a study."""
 
-    def __init__(self, cpus_per_trial: int = 1, concurrency: int | None = None) -> None:
+    def __init__(
+        self, cpus_per_trial: int = 1, gpus_per_trial: float | None = None, concurrency: int | None = None
+    ) -> None:
         self.cpus_per_trial, self.wanted = cpus_per_trial, concurrency
+        self.gpus = torch.cuda.device_count()
+        self.gpus_per_trial = min(1, self.gpus) if gpus_per_trial is None else gpus_per_trial
+        if self.gpus_per_trial > self.gpus:
+            raise UserError(
+                f"--gpus-per-trial {self.gpus_per_trial:g} is more than the {self.gpus} GPUs of this machine; "
+                "leave it out."
+            )
         cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         if cpus_per_trial > cpus:
             raise UserError(f"--cpus-per-trial {cpus_per_trial} is more than the {cpus} CPUs of this machine.")
@@ -29,7 +39,14 @@ class LocalRay:
     def concurrency(self) -> int:
         """How many trials run at once."""
         fit = self.cpus // self.cpus_per_trial
+        if self.gpus_per_trial:
+            fit = min(fit, int(self.gpus / self.gpus_per_trial))
         return min(fit, self.wanted or fit)
+
+    @property
+    def resources_per_trial(self) -> dict[str, float]:
+        """As Ray counts them."""
+        return {"cpu": self.cpus_per_trial, "gpu": self.gpus_per_trial}
 
     def start(self) -> None:
         """Start Ray, if it is not running yet, and say where its dashboard is."""

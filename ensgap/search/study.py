@@ -1,19 +1,26 @@
 """The weight-decay study from end to end: search, selection on validation data, retraining and test, report."""
 
+import json
 import time
+from dataclasses import replace
+
+import numpy as np
+import torch
 
 from ensgap.cli import command_line
 from ensgap.config import StudyConfig
 from ensgap.errors import UserError
 from ensgap.folder import StudyFolder
-from ensgap.holdout import replicate_holdouts
+from ensgap.holdout import replicate_holdouts, stratified_order
 from ensgap.plan import StudyPlan
+from ensgap.points import Points
 from ensgap.report import write_report
 from ensgap.report.summary import headline
 from ensgap.results import StudyResults, read_settings, select_settings, versions
 from ensgap.search.optuna_search import FixedPointsFirst, two_objective_search
 from ensgap.search.session import LocalRay
 from ensgap.search.tuner import Runner
+from ensgap.seeds import POOL, derive_seed
 from ensgap.tasks import TASKS, TaskData, get_task
 
 
@@ -21,23 +28,25 @@ def run(config: StudyConfig) -> None:
     """What `studies/weight_decay.py` does."""
     if config.list_tasks:
         for task in TASKS.values():
-            print(f"{task.name:12} {task.title}, {task.members} members")
-        return
-    results = weight_decay_study(config)
-    print(f"\n{headline(results)}\n\nThe whole report: {results.config['out']}/report.html")
+            print(f"{task.name:12} {task.title}, {task.defaults.members} members")
+    elif config.print_config:
+        print(json.dumps(config.plan(get_task(config.task)).to_json(), indent=2))
+    else:
+        results = weight_decay_study(config)
+        print(f"\n{headline(results)}\n\nThe whole report: {results.config['out']}/report.html")
 
 
 def weight_decay_study(config: StudyConfig) -> StudyResults:
     """Run a study, or what is missing of it, and write its report."""
     plan = config.plan(get_task(config.task))
-    with LocalRay(config.cpus_per_trial, config.concurrency) as ray:
-        data = plan.task.load(config.data_dir)
+    with LocalRay(config.cpus_per_trial, config.gpus_per_trial, config.concurrency) as ray:
+        data = share_of(plan.task.load(config.data_dir), plan)
         trial = plan.search_trial(0.0)  # an impossible holdout is found before anything is written or started
         replicate_holdouts(data.pool.labels, plan.seed, trial.replicates, plan.members, plan.holdout)
-        folder = _open_folder(plan, config.resume)
+        folder = _open_folder(plan, data, config.resume)
         study = folder.read_study()
         started, spent = time.perf_counter(), float(study["seconds"])
-        runner = Runner(folder, plan.task, data.pool, ray)
+        runner = Runner(folder, plan.task, data.pool, ray, config.kernels)
         try:
             _search(plan, runner)
             _retrain(plan, runner, data)
@@ -46,10 +55,29 @@ def weight_decay_study(config: StudyConfig) -> StudyResults:
     return write_report(folder)
 
 
-def _open_folder(plan: StudyPlan, resume: bool) -> StudyFolder:
+def share_of(data: TaskData, plan: StudyPlan) -> TaskData:
+    """The stratified share of the pool that the study uses; a smoke run takes that share of the test data too."""
+
+    def some(points: Points) -> Points:
+        rng = np.random.default_rng(derive_seed(0, POOL))
+        order = stratified_order(points.labels.numpy(), rng)[: max(1, round(plan.train_fraction * len(points)))]
+        return points.subset(torch.from_numpy(np.sort(order)))
+
+    if plan.train_fraction == 1:
+        return data
+    return replace(data, pool=some(data.pool), test=some(data.test) if plan.smoke else data.test)
+
+
+def _open_folder(plan: StudyPlan, data: TaskData, resume: bool) -> StudyFolder:
     """The study's folder, new or to be continued; a study that is there already is never overwritten."""
     folder = StudyFolder(plan.out)
-    study = {"config": plan.to_json(), "command": command_line(), "versions": versions(), "seconds": 0.0}
+    study = {
+        "config": plan.to_json(),
+        "data": {"pool": len(data.pool), "test": len(data.test), "notes": list(data.notes)},
+        "command": command_line(),
+        "versions": versions(),
+        "seconds": 0.0,
+    }
     try:
         if not folder.exists():
             folder.write_study(study)

@@ -1,18 +1,19 @@
 """The Tune trial: a thin Trainable around TrialRun, in an actor that is used again for the next trial."""
 
-import os
 import warnings
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from ray import tune
 
 from ensgap.folder import StudyFolder
+from ensgap.points import Points
 from ensgap.search.run import HOPELESS, OBJECTIVES, TrialRun
 from ensgap.spec import TrialSpec
-from ensgap.tasks import Points, Task
+from ensgap.stack import Kernels
+from ensgap.tasks import Task
 
 REPORTS = 10
 """How many times a trial reports while it trains."""
@@ -22,6 +23,15 @@ def trial_spec(base: TrialSpec, config: dict[str, Any]) -> TrialSpec:
     """The spec of a Tune configuration: its setting and, where it names them, its replicates."""
     setting = {name: value for name, value in config.items() if name != "replicates"}
     return replace(base, setting=setting, replicates=tuple(config.get("replicates", base.replicates)))
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a trial computes on."""
+
+    threads: int
+    gpu: bool
+    kernels: Kernels
 
 
 class Trial(tune.Trainable):
@@ -35,13 +45,13 @@ class Trial(tune.Trainable):
         pool: Points | None = None,
         test: Points | None = None,
         folder: StudyFolder | None = None,
-        threads: int = 1,
+        machine: Machine | None = None,
     ) -> None:
         """Take what all trials share; Tune fills the arguments in through the object store."""
-        assert base is not None and task is not None and pool is not None and folder is not None
+        assert base is not None and task is not None and pool is not None and folder is not None and machine is not None
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
-        os.environ["OMP_NUM_THREADS"] = str(threads)
-        torch.set_num_threads(threads)
+        torch.set_num_threads(machine.threads)
+        self.machine = machine
         self.base, self.task, self.pool, self.test, self.folder = base, task, pool, test, folder
         self.reset_config(config)
 
@@ -54,7 +64,8 @@ class Trial(tune.Trainable):
     def _reports(self, spec: TrialSpec) -> Iterator[dict[str, float]]:
         record = self.folder.find(spec)
         if record is None:
-            run = TrialRun(spec, self.task, self.pool, self.test, self.folder)
+            device = torch.device("cuda" if self.machine.gpu else "cpu")
+            run = TrialRun(spec, self.task, self.pool, self.test, self.folder, device, self.machine.kernels)
             yield from run.reports(every=max(1, spec.train.epochs // REPORTS))
         else:
             figures = dict.fromkeys(OBJECTIVES, HOPELESS) | record.validation

@@ -11,12 +11,14 @@ from ray.tune.search import Searcher
 
 from ensgap.errors import UserError
 from ensgap.folder import StudyFolder
+from ensgap.points import Points
 from ensgap.search.interrupt import orderly_interrupts
 from ensgap.search.progress import SearchProgress, setting_of
 from ensgap.search.session import LocalRay
-from ensgap.search.trial import Trial
+from ensgap.search.trial import Machine, Trial
 from ensgap.spec import TrialSpec, describe_setting
-from ensgap.tasks import Points, Task
+from ensgap.stack import Kernels
+from ensgap.tasks import Task
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,7 @@ class Runner:
     task: Task
     pool: Points
     ray: LocalRay
+    kernels: Kernels = "auto"
 
     def run_grid(self, specs: Sequence[TrialSpec], test: Points | None = None) -> None:
         """Train the specs that the folder does not have yet; they differ in setting and replicates only."""
@@ -72,10 +75,10 @@ class Runner:
                 pool=self.pool,
                 test=test,
                 folder=folder,
-                threads=self.ray.cpus_per_trial,
+                machine=Machine(self.ray.cpus_per_trial, self.ray.gpus_per_trial > 0, self.kernels),
             )
             tune.Tuner(
-                tune.with_resources(shared, {"cpu": self.ray.cpus_per_trial}),
+                tune.with_resources(shared, self.ray.resources_per_trial),
                 param_space=param_space,
                 tune_config=tune.TuneConfig(
                     num_samples=num_samples,

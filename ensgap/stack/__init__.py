@@ -1,6 +1,6 @@
-"""Stacks: all members of all replicates trained together as one batched computation."""
+"""Stacks: all members of all replicates trained together."""
 
-from ensgap.stack.layers import StackedBatchNorm, StackedLinear, member_state
-from ensgap.stack.optim import StackOptimizer
+from ensgap.stack.optim import OptimizerConfig
+from ensgap.stack.stack import BatchedStack, Kernels, LoopStack, Precision, Stack
 
-__all__ = ["StackOptimizer", "StackedBatchNorm", "StackedLinear", "member_state"]
+__all__ = ["BatchedStack", "Kernels", "LoopStack", "OptimizerConfig", "Precision", "Stack"]

@@ -4,27 +4,19 @@ Activations are kept as [members, features, batch]: then one native batch norm s
 layer is one batched matrix product.
 """
 
-import math
-from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Generator, Tensor, nn
+from torch import Tensor, nn
 
 
 class StackedLinear(nn.Module):
-    """One `nn.Linear` per member, with its default initialisation drawn from the member's own generator."""
+    """One `nn.Linear` per member."""
 
-    def __init__(self, generators: Sequence[Generator], inputs: int, outputs: int, bias: bool = True) -> None:
+    def __init__(self, members: int, inputs: int, outputs: int, bias: bool = True) -> None:
         super().__init__()
-        device, bound = generators[0].device, 1 / math.sqrt(inputs)
-        self.weight = nn.Parameter(torch.empty(len(generators), outputs, inputs, device=device))
-        self.bias = nn.Parameter(torch.empty(len(generators), outputs, device=device)) if bias else None
-        with torch.no_grad():
-            for member, generator in enumerate(generators):
-                self.weight[member].uniform_(-bound, bound, generator=generator)
-                if self.bias is not None:
-                    self.bias[member].uniform_(-bound, bound, generator=generator)
+        self.weight = nn.Parameter(torch.empty(members, outputs, inputs))
+        self.bias = nn.Parameter(torch.empty(members, outputs)) if bias else None
 
     def forward(self, x: Tensor) -> Tensor:  # [members, inputs, batch] -> [members, outputs, batch]
         if self.bias is None:
@@ -88,27 +80,27 @@ class _TrainBatchNorm(torch.autograd.Function):
         return grad_x.view_as(x), grad_weight.view_as(weight), grad_bias.view_as(weight), *[None] * 5
 
 
-class StackedBatchNorm(nn.Module):
-    """One `nn.BatchNorm1d` per member, followed by a ReLU on request: all statistics are the member's own."""
+class MemberNorm(nn.Module):
+    """What batch norms of a stack have in common: weight, bias and running statistics [members, features]."""
 
     running_mean: Tensor
     running_var: Tensor
 
-    def __init__(
-        self,
-        members: int,
-        features: int,
-        device: torch.device,
-        relu: bool = False,
-        eps: float = 1e-5,
-        momentum: float = 0.1,
-    ) -> None:
+    def __init__(self, members: int, features: int, eps: float = 1e-5, momentum: float = 0.1) -> None:
         super().__init__()
-        self.relu, self.eps, self.momentum = relu, eps, momentum
-        self.weight = nn.Parameter(torch.ones(members, features, device=device))
-        self.bias = nn.Parameter(torch.zeros(members, features, device=device))
-        self.register_buffer("running_mean", torch.zeros(members, features, device=device))
-        self.register_buffer("running_var", torch.ones(members, features, device=device))
+        self.eps, self.momentum = eps, momentum
+        self.weight = nn.Parameter(torch.ones(members, features))
+        self.bias = nn.Parameter(torch.zeros(members, features))
+        self.register_buffer("running_mean", torch.zeros(members, features))
+        self.register_buffer("running_var", torch.ones(members, features))
+
+
+class StackedBatchNorm(MemberNorm):
+    """One `nn.BatchNorm1d` per member, followed by a ReLU on request: all statistics are the member's own."""
+
+    def __init__(self, members: int, features: int, relu: bool = False) -> None:
+        super().__init__(members, features)
+        self.relu = relu
 
     def forward(self, x: Tensor) -> Tensor:  # [members, features, batch] -> the same
         if self.training:
@@ -116,15 +108,16 @@ class StackedBatchNorm(nn.Module):
                 raise ValueError(f"batch norm needs more than one point per member in training, however: {x.shape=}")
             statistics = (self.running_mean, self.running_var)
             y: Tensor = _TrainBatchNorm.apply(
-                x.contiguous(), self.weight, self.bias, *statistics, self.momentum, self.eps, self.relu
+                x.to(self.weight.dtype).contiguous(),
+                self.weight,
+                self.bias,
+                *statistics,
+                self.momentum,
+                self.eps,
+                self.relu,
             )
             return y
         scale = self.weight * (self.running_var + self.eps).rsqrt()
         shift = self.bias - self.running_mean * scale
         y = torch.addcmul(shift.unsqueeze(2), x, scale.unsqueeze(2))
         return y.relu_() if self.relu else y
-
-
-def member_state(network: nn.Module, member: int) -> dict[str, Tensor]:
-    """One member's weights and buffers, under the names they have in the stack."""
-    return {name: value[member].detach().clone() for name, value in network.state_dict().items()}

@@ -1,10 +1,14 @@
 """The tasks by name."""
 
 from ensgap.errors import UserError
+from ensgap.tasks.ag_news import AG_NEWS
+from ensgap.tasks.cifar10 import CIFAR10
+from ensgap.tasks.covertype import COVERTYPE
 from ensgap.tasks.digits import DIGITS
-from ensgap.tasks.task import Points, Task, TaskData
+from ensgap.tasks.nci1 import NCI1
+from ensgap.tasks.task import Defaults, Task, TaskData
 
-TASKS: dict[str, Task] = {task.name: task for task in (DIGITS,)}
+TASKS: dict[str, Task] = {task.name: task for task in (DIGITS, CIFAR10, NCI1, COVERTYPE, AG_NEWS)}
 
 
 def get_task(name: str) -> Task:
@@ -14,4 +18,4 @@ def get_task(name: str) -> Task:
     return TASKS[name]
 
 
-__all__ = ["TASKS", "Points", "Task", "TaskData", "get_task"]
+__all__ = ["TASKS", "Defaults", "Task", "TaskData", "get_task"]

@@ -1,29 +1,18 @@
 """A task: a data set, the network for it, and the defaults to train it with."""
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+import torch
 from torch import Generator, Tensor, nn
 
+from ensgap.errors import UserError
+from ensgap.points import Points, Prepare, as_they_are
+from ensgap.stack import BatchedStack, Kernels, LoopStack, OptimizerConfig, Precision, Stack
 from ensgap.train import TrainConfig
-
-
-@dataclass(frozen=True)
-class Points:
-    """Inputs and labels, held once; members read their mini-batches from it by index."""
-
-    inputs: Tensor  # [points, …]
-    labels: Tensor  # [points]
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def gather(self, index: Tensor) -> Tensor:  # [members, batch] -> [members, batch, …]
-        """The inputs of each member's own points."""
-        rows = self.inputs.index_select(0, index.flatten())
-        return rows.view(*index.shape, *rows.shape[1:])
 
 
 @dataclass(frozen=True)
@@ -32,6 +21,24 @@ class TaskData:
 
     pool: Points
     test: Points
+    notes: tuple[str, ...] = ()  # what a reader of the report must know of this data
+
+
+@dataclass(frozen=True)
+class Defaults:
+    """How a study of a task is run unless its flags say otherwise."""
+
+    train: TrainConfig
+    members: int
+    replicates: int
+    test_replicates: int
+    val_fraction: float
+    grid: tuple[float, ...]  # weight decays, always with 0
+
+
+def no_preparation(pool: Points, train_index: Tensor) -> Prepare:  # noqa: ARG001
+    """For inputs that need none."""
+    return as_they_are
 
 
 @dataclass(frozen=True)
@@ -42,15 +49,43 @@ class Task:
     title: str
     classes: int
     load: Callable[[Path | None], TaskData]
-    network: Callable[[Sequence[Generator]], nn.Module]
-    """The stack, one member per generator: [members, batch, …] -> logits [members, batch, classes]."""
-    train: TrainConfig
-    members: int
-    replicates: int
-    test_replicates: int
-    val_fraction: float
-    grid: tuple[float, ...]
-    """The weight decays of the default grid; always with 0."""
+    member: Callable[[Generator | None], nn.Module]
+    """One member as an ordinary network, its weights drawn from the generator."""
+    stacked: Callable[[int], nn.Module]
+    """So many members as one batched network; its parameters have the ordinary one's names, and a leading axis."""
+    loop_on_cpu: bool
+    """Whether a loop over ordinary networks is faster on a CPU; on a GPU batched kernels are."""
+    defaults: Defaults
+    prepare: Callable[[Any, Tensor], Prepare] = no_preparation
+    """How members see their inputs, given the pool and what each trains on [members, points]."""
+    presets: Mapping[str, Defaults] = field(default_factory=dict)
+    smoke_fraction: float = 1.0
+    """The share of the data that a smoke run uses."""
+
+    def preset(self, name: str | None) -> Defaults:
+        """The defaults of that name, or the usual ones."""
+        if name is None:
+            return self.defaults
+        if name not in self.presets:
+            known = f"it has: {', '.join(self.presets)}" if self.presets else "it has none"
+            raise UserError(f"The task {self.name} has no preset '{name}'; {known}.")
+        return self.presets[name]
+
+    def stack(
+        self,
+        generators: Sequence[Generator],
+        optimizer: OptimizerConfig,
+        device: torch.device,
+        kernels: Kernels = "auto",
+        precision: Precision = "float32",
+    ) -> Stack:
+        """A stack with a member for each generator, by whichever way is fastest on the device unless one is named."""
+        members = [self.member(generator) for generator in generators]
+        if kernels == "auto":
+            kernels = "loop" if self.loop_on_cpu and device.type == "cpu" else "batched"
+        if kernels == "loop":
+            return LoopStack(members, optimizer, device, precision)
+        return BatchedStack(self.stacked(len(members)), members, optimizer, device, precision)
 
 
 def log_spaced(low: float, high: float, count: int) -> tuple[float, ...]:

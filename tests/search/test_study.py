@@ -12,8 +12,9 @@ import pytest
 import torch
 
 from ensgap.config import StudyConfig
+from ensgap.points import TensorPoints
 from ensgap.search.study import weight_decay_study
-from ensgap.tasks import TASKS, Points, TaskData
+from ensgap.tasks import TASKS, TaskData
 from ensgap.tasks import digits as digits_task
 from tests.conftest import GRID, STUDY, lines, run_study, start_study
 
@@ -110,7 +111,7 @@ def test_ctrl_c_keeps_finished_trials_and_says_how_to_go_on(tmp_path: Path) -> N
 
 
 @dataclass(frozen=True)
-class GuardedPoints(Points):
+class GuardedPoints(TensorPoints):
     """Test points that cannot leave the driver before the whole search has ended."""
 
     folder: Path = Path()
@@ -118,7 +119,7 @@ class GuardedPoints(Points):
 
     def __reduce__(self) -> tuple[Any, ...]:
         assert ended(self.folder) == self.trials, "the search must not see the test data"
-        return Points, (self.inputs, self.labels)
+        return TensorPoints, (self.inputs, self.labels)
 
 
 def test_search_trials_get_no_test_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,7 +127,8 @@ def test_search_trials_get_no_test_points(tmp_path: Path, monkeypatch: pytest.Mo
 
     def load(data_dir: Path | None) -> TaskData:
         data = digits_task.load(data_dir)
-        return TaskData(data.pool, GuardedPoints(data.test.inputs, data.test.labels, out, trials=3))
+        test: Any = data.test
+        return TaskData(data.pool, GuardedPoints(test.inputs, test.labels, out, trials=3))
 
     monkeypatch.setitem(TASKS, "digits", type(real)(**{**real.__dict__, "load": load}))
     results = weight_decay_study(StudyConfig(smoke=True, out=out))

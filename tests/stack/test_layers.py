@@ -4,15 +4,16 @@ import pytest
 import torch
 from torch import nn
 
+from ensgap.networks.mlp import MLP
 from ensgap.seeds import INIT, member_generators
-from ensgap.stack import StackedBatchNorm, StackedLinear
+from ensgap.stack.layers import StackedBatchNorm, StackedLinear
 
 
 @pytest.mark.parametrize("relu", [False, True])
 def test_batch_norm_equals_one_batch_norm_per_member(relu: bool) -> None:
     torch.manual_seed(0)
     members, features, batch = 3, 5, 16
-    stack = StackedBatchNorm(members, features, torch.device("cpu"), relu=relu).double()
+    stack = StackedBatchNorm(members, features, relu=relu).double()
     with torch.no_grad():
         stack.weight.normal_()
         stack.bias.normal_()
@@ -40,18 +41,20 @@ def test_batch_norm_equals_one_batch_norm_per_member(relu: bool) -> None:
 
 def test_batch_norm_keeps_its_precision_far_from_zero() -> None:
     x = torch.randn(2, 3, 64) * 0.1 + 100
-    ours = StackedBatchNorm(2, 3, torch.device("cpu"))(x)
+    ours = StackedBatchNorm(2, 3)(x)
     exact = nn.BatchNorm1d(6).double()(x.double().flatten(0, 1).T).T.view(2, 3, 64)
     torch.testing.assert_close(ours.double(), exact, atol=2e-3, rtol=2e-3)
 
 
 def test_one_point_has_no_variance() -> None:
     with pytest.raises(ValueError, match="more than one point"):
-        StackedBatchNorm(2, 3, torch.device("cpu"))(torch.randn(2, 3, 1))
+        StackedBatchNorm(2, 3)(torch.randn(2, 3, 1))
 
 
 def test_linear_equals_one_linear_per_member_and_starts_like_it() -> None:
-    stack = StackedLinear(member_generators(0, (0,), 4, INIT), 50, 30)
+    stack = StackedLinear(4, 50, 30)
+    members = [MLP(50, (), 30, g) for g in member_generators(0, (0,), 4, INIT)]
+    stack.load_state_dict({n: torch.stack([m.layers[0].state_dict()[n] for m in members]) for n in ("weight", "bias")})
     x = torch.randn(4, 50, 7)
     y = stack(x)
     for m in range(4):
@@ -62,6 +65,7 @@ def test_linear_equals_one_linear_per_member_and_starts_like_it() -> None:
 
 
 def test_a_members_initial_weights_do_not_depend_on_its_neighbours() -> None:
-    small = StackedLinear(member_generators(5, (2,), 2, INIT), 6, 4)
-    large = StackedLinear(member_generators(5, (0, 1, 2), 8, INIT), 6, 4)
-    assert torch.equal(small.weight[1], large.weight[2 * 8 + 1])
+    small = [MLP(6, (5,), 4, g) for g in member_generators(5, (2,), 2, INIT)]
+    large = [MLP(6, (5,), 4, g) for g in member_generators(5, (0, 1, 2), 8, INIT)]
+    for a, b in zip(small[1].parameters(), large[2 * 8 + 1].parameters(), strict=True):
+        assert torch.equal(a, b)

@@ -1,13 +1,18 @@
 """The embedded task."""
 
+from typing import Any
+
 import torch
 
 from ensgap.seeds import INIT, member_generators
+from ensgap.stack import OptimizerConfig
 from ensgap.tasks import TASKS, get_task
 
 
 def test_the_real_digits_in_a_fixed_stratified_split() -> None:
     task = get_task("digits")
+    data: Any
+    again: Any
     data, again = task.load(None), task.load(None)
     assert (len(data.pool), len(data.test)) == (898, 899)
     assert torch.equal(data.pool.inputs, again.pool.inputs)
@@ -21,14 +26,15 @@ def test_the_real_digits_in_a_fixed_stratified_split() -> None:
 
 def test_the_network_fits_the_data() -> None:
     task = get_task("digits")
-    network = task.network(member_generators(0, (0,), 3, INIT))
+    generators = member_generators(0, (0,), 3, INIT)
+    stack = task.stack(generators, OptimizerConfig("sgd", [0.1] * 3, [0.0] * 3), torch.device("cpu"))
     pool = task.load(None).pool
-    logits = network(pool.gather(torch.arange(12).view(3, 4)))
+    logits = stack.logits(pool.gather(torch.arange(12).view(3, 4)))
     assert logits.shape == (3, 4, task.classes)
 
 
 def test_grids_have_zero_and_enough_values() -> None:
     for task in TASKS.values():
-        assert task.grid[0] == 0
-        assert list(task.grid) == sorted(set(task.grid))
-    assert len(TASKS["digits"].grid) >= 12
+        assert task.defaults.grid[0] == 0
+        assert list(task.defaults.grid) == sorted(set(task.defaults.grid))
+        assert len(task.defaults.grid) >= 12

@@ -1,0 +1,99 @@
+"""A graph convolutional network: 24,204 parameters with 37 node labels and 64 hidden features.
+
+BN → linear → ReLU → 4 × [BN → graph convolution → ReLU] → sum over a graph's nodes → BN → linear → ReLU → BN → linear.
+"""
+
+from typing import Any
+
+import torch
+from torch import Generator, Tensor, nn
+from torch.nn import functional as F
+
+from ensgap.graphs import GraphBatch
+from ensgap.stack.layers import StackedBatchNorm, StackedLinear
+from ensgap.stack.ragged import RaggedBatchNorm, one_hot, ragged_linear
+
+CONVOLUTIONS = 4
+
+
+class _Propagate(torch.autograd.Function):
+    """The normalised adjacency times node features, as `embedding_bag`: on CPU 13 times as fast as gather and scatter.
+    The adjacency is symmetric, so the backward pass is the same product.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, batch: GraphBatch) -> Tensor:
+        ctx.batch = batch
+        return batch.propagate(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return ctx.batch.propagate(grad.contiguous()), None
+
+
+class _SumNodes(torch.autograd.Function):
+    """The sum over each graph's nodes [nodes, features] -> [graphs, features]."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, batch: GraphBatch) -> Tensor:
+        ctx.batch = batch
+        return batch.sum_nodes(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return grad.index_select(0, ctx.batch.graph_of_node), None
+
+
+class GCN(nn.Module):
+    """One member."""
+
+    def __init__(self, labels: int, hidden: int, classes: int, generator: Generator | None = None) -> None:
+        super().__init__()
+        self.labels = labels
+        self.norms: Any = nn.ModuleList(nn.BatchNorm1d(n) for n in (labels, *[hidden] * (CONVOLUTIONS + 2)))
+        widths = [(labels, hidden), *[(hidden, hidden)] * (CONVOLUTIONS + 1), (hidden, classes)]
+        self.linears: Any = nn.ModuleList(nn.Linear(*width) for width in widths)
+        for linear in list[Any](self.linears):
+            nn.init.xavier_uniform_(linear.weight, generator=generator)
+            nn.init.zeros_(linear.bias)
+        for norm in list[Any](self.norms):
+            nn.init.constant_(norm.bias, 1e-4)
+
+    def forward(self, batch: GraphBatch) -> Tensor:  # -> [graphs, classes]
+        x = one_hot(batch.node_labels, self.labels, self.linears[0].weight.dtype)
+        x = F.relu(self.linears[0](self.norms[0](x)))
+        for layer in range(1, CONVOLUTIONS + 1):
+            x = F.linear(self.norms[layer](x), self.linears[layer].weight)
+            x = F.relu(_Propagate.apply(x, batch) + self.linears[layer].bias)
+        x = _SumNodes.apply(x, batch)
+        x = F.relu(self.linears[-2](self.norms[-2](x)))
+        logits: Tensor = self.linears[-1](self.norms[-1](x))
+        return logits
+
+
+class StackedGCN(nn.Module):
+    """All members at once, on one block-diagonal graph whose nodes are grouped by member."""
+
+    def __init__(self, members: int, labels: int, hidden: int, classes: int) -> None:
+        super().__init__()
+        self.labels = labels
+        node_norms = (RaggedBatchNorm(members, n) for n in (labels, *[hidden] * CONVOLUTIONS))
+        graph_norms = (StackedBatchNorm(members, hidden) for _ in range(2))
+        self.norms: Any = nn.ModuleList([*node_norms, *graph_norms])
+        widths = [(labels, hidden), *[(hidden, hidden)] * (CONVOLUTIONS + 1), (hidden, classes)]
+        self.linears: Any = nn.ModuleList(StackedLinear(members, *width) for width in widths)
+
+    def forward(self, batch: GraphBatch) -> Tensor:  # -> [members, graphs, classes]
+        member, slot, longest = batch.member_of_node, batch.slot_of_node, batch.longest
+        x = one_hot(batch.node_labels, self.labels, self.linears[0].weight.dtype)
+        x = self.norms[0](x, member)
+        first = self.linears[0]
+        x = F.relu(ragged_linear(x, first.weight, member, slot, longest) + first.bias[member])
+        for layer in range(1, CONVOLUTIONS + 1):
+            linear = self.linears[layer]
+            x = ragged_linear(self.norms[layer](x, member), linear.weight, member, slot, longest)
+            x = F.relu(_Propagate.apply(x, batch) + linear.bias[member])
+        x = _SumNodes.apply(x, batch).unflatten(0, (batch.members, -1)).transpose(1, 2)  # [members, hidden, graphs]
+        x = F.relu(self.linears[-2](self.norms[-2](x)))
+        logits: Tensor = self.linears[-1](self.norms[-1](x))
+        return logits.transpose(1, 2)

@@ -1,0 +1,168 @@
+"""AG News: 120,000 headlines with their first lines, 4 topics, and a bidirectional LSTM on GPT-2's tokens."""
+
+import csv
+import hashlib
+import io
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from filelock import FileLock
+from torch import Generator, Tensor, nn
+
+from ensgap.networks.bilstm import BiLSTM, StackedBiLSTM, TokenBatch
+from ensgap.tasks.files import check_md5, damaged, data_root, fetch_once, read_bytes, writable_cache
+from ensgap.tasks.task import Defaults, Task, TaskData, log_spaced
+from ensgap.train import TrainConfig
+
+SOURCE = "https://raw.githubusercontent.com/mhjabreel/CharCnn_Keras/master/data/ag_news_csv/"
+MD5 = {"train.csv": "b1a00f826fdfbd249f79597b59e1dc12", "test.csv": "d52ea96a97a2d943681189a97654912d"}
+FULL = 120_000
+VOCABULARY, EMBEDDING, HIDDEN, CLASSES = 50_257, 128, 256, 4
+PAD = 0  # any token would do: padding changes nothing
+
+
+@dataclass(frozen=True)
+class TokenPoints:
+    """Texts as tokens, one after the other."""
+
+    tokens: Tensor  # [all tokens]
+    starts: Tensor  # [texts + 1]; stays on the CPU, where batches are planned
+    labels: Tensor  # [texts]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def gather(self, index: Tensor) -> TokenBatch:  # [members, batch]
+        """Each member's texts, padded to the longest of them all."""
+        index = index.cpu()
+        lengths = self.starts[index + 1] - self.starts[index]
+        place = torch.arange(int(lengths.max()))
+        inside = place < lengths.unsqueeze(-1)
+        where = torch.where(inside, self.starts[index].unsqueeze(-1) + place, 0)
+        device = self.tokens.device
+        tokens = self.tokens[where.to(device, non_blocking=True)].long()
+        tokens = tokens.masked_fill_(~inside.to(device, non_blocking=True), PAD)
+        return TokenBatch(tokens, lengths.to(device, non_blocking=True))
+
+    def subset(self, index: Tensor) -> Self:
+        """Just some of the texts."""
+        pieces = [self.tokens[self.starts[i] : self.starts[i + 1]] for i in index.tolist()]
+        starts = torch.tensor([0, *(len(p) for p in pieces)]).cumsum(0)
+        return replace(self, tokens=torch.cat(pieces), starts=starts, labels=self.labels[index])
+
+    def to(self, device: torch.device) -> Self:
+        """On a device."""
+        return replace(self, tokens=self.tokens.to(device), labels=self.labels.to(device))
+
+
+def _download(folder: Path) -> None:
+    from torchvision.datasets.utils import download_url
+
+    for name, md5 in MD5.items():
+        download_url(SOURCE + name, str(folder), name, md5)
+
+
+def _tokenizer(root: Path) -> Any:
+    from transformers import GPT2TokenizerFast  # type: ignore[attr-defined]
+
+    folder = root / "gpt2"
+
+    def download(target: Path) -> None:
+        GPT2TokenizerFast.from_pretrained("gpt2").save_vocabulary(str(target))
+
+    fetch_once(
+        folder, lambda f: (f / "vocab.json").exists() and (f / "merges.txt").exists(), download, "GPT-2's tokenizer"
+    )
+    try:
+        tokenizer = GPT2TokenizerFast.from_pretrained(str(folder))
+    except Exception as error:
+        raise damaged(folder / "vocab.json", str(error).splitlines()[0]) from None
+    if len(tokenizer) != VOCABULARY:
+        raise damaged(folder / "vocab.json", f"it has {len(tokenizer)} entries instead of {VOCABULARY}")
+    return tokenizer
+
+
+def read(path: Path) -> tuple[list[str], np.ndarray]:
+    """Texts (title and description) and classes 0…3 of a csv file without a header."""
+    content = read_bytes(path)
+    if path.name in MD5:
+        check_md5(path, content, MD5[path.name])
+    try:
+        rows = list(csv.reader(io.StringIO(content.decode())))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise damaged(path, str(error)) from None
+    for line, row in enumerate(rows, start=1):
+        if len(row) not in (2, 3) or row[0] not in ("1", "2", "3", "4"):
+            raise damaged(path, f"line {line} is not a class from 1 to 4 followed by one or two texts")
+    return [" ".join(row[1:]) for row in rows], np.array([int(row[0]) - 1 for row in rows])
+
+
+def tokenize(path: Path, root: Path) -> TokenPoints:
+    """A file's texts as tokens; done once, and kept beside the data."""
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    kept = writable_cache(root) / f"ag_news-{path.stem}-{digest}.npz"
+    with FileLock(str(kept) + ".lock"):
+        if not kept.exists():
+            texts, labels = read(path)
+            pieces = _tokenizer(root)(texts)["input_ids"]
+            lengths = np.array([len(piece) for piece in pieces])
+            tokens = np.concatenate([np.array(piece, dtype=np.int32) for piece in pieces])
+            starts = np.concatenate([[0], lengths.cumsum()])
+            temporary = kept.with_suffix(".tmp.npz")
+            np.savez(temporary, allow_pickle=False, tokens=tokens, starts=starts, labels=labels)
+            temporary.replace(kept)
+        with np.load(kept, allow_pickle=False) as file:
+            return TokenPoints(*(torch.from_numpy(file[name]) for name in ("tokens", "starts", "labels")))
+
+
+def load(data_dir: Path | None) -> TaskData:
+    """The official split, or, where only a part of the training texts is at hand, that part."""
+    root = data_root(data_dir)
+
+    def train_file(folder: Path) -> Path | None:
+        found = [folder / "train.csv", *sorted(folder.glob("train_*.csv"))]
+        return next((path for path in found if path.exists()), None)
+
+    folder = fetch_once(root / "ag_news", lambda f: train_file(f) is not None, _download, "AG News")
+    path = train_file(folder)
+    assert path is not None
+    if not (folder / "test.csv").exists():
+        raise damaged(folder / "test.csv", "it is missing")
+    pool, test = tokenize(path, root), tokenize(folder / "test.csv", root)
+    part = f"Only {len(pool):,} of AG News's {FULL:,} training texts were at hand ({path.name})."
+    return TaskData(pool, test, notes=(part,) if len(pool) < FULL else ())
+
+
+def member(generator: Generator | None = None) -> nn.Module:
+    """7,225,988 parameters."""
+    return BiLSTM(VOCABULARY, EMBEDDING, HIDDEN, CLASSES, generator)
+
+
+def stacked(members: int) -> nn.Module:
+    """The same, batched."""
+    return StackedBiLSTM(members, VOCABULARY, EMBEDDING, HIDDEN, CLASSES)
+
+
+PAPER = Defaults(
+    train=TrainConfig(optimizer="sgd", lr=0.1, schedule="cosine", epochs=100),
+    members=8,
+    replicates=5,
+    test_replicates=5,
+    val_fraction=0.1,
+    grid=(0.0, *log_spaced(1e-6, 1e-3, 13)),
+)
+AG_NEWS = Task(
+    name="ag_news",
+    title="AG News / BiLSTM",
+    classes=CLASSES,
+    load=load,
+    member=member,
+    stacked=stacked,
+    loop_on_cpu=True,
+    defaults=PAPER,
+    presets={"paper": PAPER},
+    smoke_fraction=0.01,
+)

@@ -1,0 +1,83 @@
+"""Covertype (UCI): 581,012 patches of forest, 54 features, 7 classes, and an MLP with three hidden layers of 1,024."""
+
+import io
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Generator, nn
+
+from ensgap.networks.mlp import MLP, StackedMLP
+from ensgap.points import TensorPoints, standardize
+from ensgap.tasks.files import check_md5, damaged, data_root, fetch_once, read_bytes
+from ensgap.tasks.task import Defaults, Task, TaskData, log_spaced
+from ensgap.train import TrainConfig
+
+COLUMNS = 55
+CONTENT_MD5 = "71df19898bd3e11db15ae0faf4159f2c"
+HIDDEN = (1024, 1024, 1024)
+
+
+def _download(folder: Path) -> None:
+    from sklearn.datasets import fetch_covtype
+
+    data = fetch_covtype(data_home=str(folder / "scikit-learn"))
+    rows = np.column_stack([data.data, data.target]).astype(np.int64)
+    np.savetxt(folder / "covtype.data.gz", rows, fmt="%d", delimiter=",")
+
+
+def read(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Features [points, 54] and classes 0…6 of the official file."""
+    import pandas as pd
+
+    content = check_md5(path, read_bytes(path), CONTENT_MD5)
+    table = pd.read_csv(io.BytesIO(content), header=None)
+    if table.shape[1] != COLUMNS:
+        raise damaged(path, f"it has {table.shape[1]} columns instead of {COLUMNS}")
+    values = table.to_numpy(dtype=np.float32)
+    return values[:, :-1], values[:, -1].astype(np.int64) - 1
+
+
+def load(data_dir: Path | None) -> TaskData:
+    """A fixed fifth of the points, stratified, is the test data."""
+    from sklearn.model_selection import train_test_split
+
+    folder = data_root(data_dir) / "covtype"
+    fetch_once(folder, lambda f: (f / "covtype.data.gz").exists(), _download, "Covertype")
+    x, y = read(folder / "covtype.data.gz")
+    points = TensorPoints(torch.from_numpy(x), torch.from_numpy(y))
+    pool, test = train_test_split(np.arange(len(y)), test_size=0.2, stratify=y, random_state=0)
+    return TaskData(points.subset(torch.from_numpy(pool)), points.subset(torch.from_numpy(test)))
+
+
+def member(generator: Generator | None = None) -> nn.Module:
+    """54 → 1024 → 1024 → 1024 → 7."""
+    return MLP(54, HIDDEN, 7, generator)
+
+
+def stacked(members: int) -> nn.Module:
+    """The same, batched."""
+    return StackedMLP(members, 54, HIDDEN, 7)
+
+
+PAPER = Defaults(
+    train=TrainConfig(optimizer="sgd", lr=0.3, schedule="cosine", epochs=100),
+    members=8,
+    replicates=5,
+    test_replicates=5,
+    val_fraction=0.1,
+    grid=(0.0, *log_spaced(1e-6, 1e-3, 13)),
+)
+COVERTYPE = Task(
+    name="covertype",
+    title="Covertype / MLP",
+    classes=7,
+    load=load,
+    member=member,
+    stacked=stacked,
+    loop_on_cpu=False,
+    prepare=standardize,
+    defaults=PAPER,
+    presets={"paper": PAPER},
+    smoke_fraction=0.005,
+)
