@@ -27,7 +27,7 @@ class GraphBatch:
 
     def propagate(self, x: Tensor) -> Tensor:  # [nodes, features] -> the same
         """The adjacency times node features."""
-        weights = self.weights.to(x.dtype)
+        weights = self.weights if self.weights.dtype == x.dtype else self.weights.to(x.dtype)
         return F.embedding_bag(self.neighbours, x, self.row_starts, mode="sum", per_sample_weights=weights)
 
     def sum_nodes(self, x: Tensor) -> Tensor:  # [nodes, features] -> [graphs, features]
@@ -77,7 +77,7 @@ class GraphPoints:
 
     node_labels: Tensor  # [nodes]
     neighbours: Tensor  # [entries]: within the graph, from 0
-    weights: Tensor  # [entries], float64; a batch takes the network's precision
+    weights: Tensor  # [entries]
     degrees: Tensor  # [nodes]: entries of a node's row
     node_starts: Tensor  # [graphs + 1]; these two stay on the CPU, where batches are planned
     entry_starts: Tensor  # [graphs + 1]

@@ -6,8 +6,27 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
+from ensgap.networks.bilstm import BiLSTM, TokenBatch
 from ensgap.points import Points, Prepare, as_they_are
 from ensgap.train import TrainConfig, batch_bounds, lr_factor
+
+
+class PlainBiLSTM(nn.Module):
+    """The BiLSTM as anyone would write it: torch's own LSTM on packed texts."""
+
+    def __init__(self, ours: BiLSTM) -> None:
+        super().__init__()
+        self.embedding, self.lstm, self.attention, self.linear = ours.embedding, ours.lstm, ours.attention, ours.linear
+
+    def forward(self, batch: TokenBatch) -> Tensor:  # -> [batch, classes]
+        rnn = nn.utils.rnn
+        embedded = self.embedding(batch.tokens)
+        packed = rnn.pack_padded_sequence(embedded, batch.lengths, batch_first=True, enforce_sorted=False)
+        states, _ = rnn.pad_packed_sequence(self.lstm(packed)[0], batch_first=True)  # [batch, length, 2 · hidden]
+        inside = torch.arange(states.shape[1]) < batch.lengths.unsqueeze(1)
+        scores = self.attention(states).squeeze(-1).tanh().masked_fill(~inside, -torch.inf)
+        logits: Tensor = self.linear((scores.softmax(-1).unsqueeze(1) @ states).squeeze(1))
+        return logits
 
 
 def plain_optimizer(network: nn.Module, config: TrainConfig, lr: float, weight_decay: float) -> torch.optim.Optimizer:

@@ -10,6 +10,7 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
+from ensgap.networks.lstm import Packing, packed_lstm
 from ensgap.stack.layers import StackedLinear
 from ensgap.stack.recurrent import StackedEmbedding, StackedLSTM
 
@@ -43,12 +44,16 @@ class BiLSTM(nn.Module):
                 nn.init.uniform_(parameter, -1 / math.sqrt(fan), 1 / math.sqrt(fan), generator=generator)
 
     def forward(self, batch: TokenBatch) -> Tensor:  # -> [batch, classes]
-        lengths = batch.lengths.cpu()
-        longest = int(lengths.max())
-        embedded = self.embedding(batch.tokens[:, :longest])  # [batch, length, embedding]
-        packed = nn.utils.rnn.pack_padded_sequence(embedded, lengths, batch_first=True, enforce_sorted=False)
-        states, _ = nn.utils.rnn.pad_packed_sequence(self.lstm(packed)[0], batch_first=True, total_length=longest)
-        logits: Tensor = self.linear(_attend(states, self.attention(states).squeeze(-1), batch.lengths))
+        packing = Packing.of(batch.lengths.cpu())
+        text, place, mirror = (t.to(batch.tokens.device) for t in (packing.sequence, packing.place, packing.mirror))
+        x = self.embedding(batch.tokens[text, place])  # [items, embedding]
+        weights = list(self.lstm.parameters())
+        backward = packed_lstm(x[mirror], weights[4:], packing)[mirror]
+        states = torch.cat([packed_lstm(x, weights[:4], packing), backward], dim=1)  # [items, 2 · hidden]
+        weight = self.attention(states).tanh().exp()  # of a softmax over each text; tanh keeps it from overflowing
+        total = weight.new_zeros(len(batch.lengths), 1).index_add(0, text, weight)
+        context = states.new_zeros(len(batch.lengths), states.shape[1]).index_add(0, text, weight * states) / total
+        logits: Tensor = self.linear(context)
         return logits
 
 
@@ -65,13 +70,8 @@ class StackedBiLSTM(nn.Module):
     def forward(self, batch: TokenBatch) -> Tensor:  # -> [members, batch, classes]
         states = self.lstm(self.embedding(batch.tokens), batch.lengths)  # [members, batch, length, 2 · hidden]
         scores = (states @ self.attention.weight.unsqueeze(1).transpose(2, 3)).squeeze(-1)
-        context = _attend(states, scores, batch.lengths)  # [members, batch, 2 · hidden]
+        inside = torch.arange(states.shape[2], device=states.device) < batch.lengths.unsqueeze(-1)
+        weights = F.softmax(scores.tanh().masked_fill(~inside, -torch.inf), dim=-1)  # over a text's own tokens
+        context = (weights.unsqueeze(-2) @ states).squeeze(-2)  # [members, batch, 2 · hidden]
         logits: Tensor = self.linear(context.transpose(1, 2))
         return logits.transpose(1, 2)
-
-
-def _attend(states: Tensor, scores: Tensor, lengths: Tensor) -> Tensor:
-    """States averaged by softmax(tanh(score)) over a text's own tokens: [..., length, features] -> [..., features]."""
-    inside = torch.arange(states.shape[-2], device=states.device) < lengths.unsqueeze(-1)
-    weights = F.softmax(scores.tanh().masked_fill(~inside, -torch.inf), dim=-1)
-    return (weights.unsqueeze(-2) @ states).squeeze(-2)

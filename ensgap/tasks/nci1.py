@@ -1,5 +1,6 @@
 """NCI1: 4,110 molecules as graphs, active against cancer cells or not, and a graph convolutional network."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -61,6 +62,7 @@ def load(data_dir: Path | None) -> TaskData:
     folder = data_root(data_dir) / "NCI1"
     fetch_once(folder, lambda f: (f / "raw").exists(), _download, "NCI1")
     graphs = read(folder)
+    graphs = replace(graphs, weights=graphs.weights.float())
     every = np.arange(len(graphs))
     pool, test = train_test_split(every, test_size=0.2, stratify=graphs.labels.numpy(), random_state=0)
     return TaskData(graphs.subset(torch.from_numpy(pool)), graphs.subset(torch.from_numpy(test)))

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from torch_geometric.data import Batch, Data
 from torch_geometric.nn import GCNConv, global_add_pool
 
-from ensgap.bench.loop import train_loop
+from ensgap.bench.loop import PlainBiLSTM, train_loop
 from ensgap.graphs import GraphPoints, graph_points
 from ensgap.networks.bilstm import BiLSTM, StackedBiLSTM
 from ensgap.networks.gcn import CONVOLUTIONS, GCN, StackedGCN
@@ -103,7 +103,9 @@ def test_a_stack_equals_a_plain_loop(name: str, optimizer: OptimizerName, way: s
     config = TrainConfig(optimizer=optimizer, epochs=2, batch_size=BATCH)
     index = torch.stack([torch.randperm(POOL, generator=torch.Generator().manual_seed(m))[:30] for m in range(MEMBERS)])
     members = members_of(case)
-    twins = copy.deepcopy(members)
+    twins: list[Any] = copy.deepcopy(members)
+    if name == "bilstm":
+        twins = [PlainBiLSTM(twin) for twin in twins]
     settings = OptimizerConfig(optimizer, lr, decay)
     stack: Stack = (
         LoopStack(members, settings, CPU)
@@ -142,14 +144,14 @@ class PyGTwin(nn.Module):
         super().__init__()
         self.norms: Any = ours.norms
         self.linears: Any = ours.linears
-        self.convs = nn.ModuleList(GCNConv(8, 8) for _ in range(CONVOLUTIONS)).double()
-        for conv, linear in zip(self.convs, list(ours.linears)[1:], strict=False):
+        self.convs: Any = nn.ModuleList(GCNConv(8, 8) for _ in range(CONVOLUTIONS)).double()
+        for conv, linear in zip(list[Any](self.convs), list[Any](ours.linears)[1:], strict=False):
             conv.lin.weight.data.copy_(linear.weight)
             conv.bias.data.copy_(linear.bias)
 
     def forward(self, data: Any) -> torch.Tensor:
         x = F.relu(self.linears[0](self.norms[0](data.x)))
-        for norm, conv in zip(list(self.norms)[1:], self.convs, strict=False):
+        for norm, conv in zip(list[Any](self.norms)[1:], self.convs, strict=False):
             x = F.relu(conv(norm(x), data.edge_index))
         x = F.relu(self.linears[-2](self.norms[-2](global_add_pool(x, data.batch))))
         logits: torch.Tensor = self.linears[-1](self.norms[-1](x))
