@@ -47,6 +47,7 @@ class StudyConfig:
     train_fraction: float | None = flag("share of the training pool to use, stratified (default: all of it)")
     preset: str | None = flag("the task's settings by name: paper has those of the paper")
     precision: Precision = flag("float32, or bfloat16 for mixed precision", "float32")
+    hidden_layers: int | None = flag("hidden layers of the MLP, for covertype (default: 3)")
     kernels: Kernels = flag("how members are computed: batched, in a loop, or auto: what is faster here", "auto")
     gpus_per_trial: float | None = flag("share of a GPU that a trial gets (default: 1 where there is one)")
     print_config: bool = flag("print the study's whole configuration and stop", False)
@@ -90,7 +91,15 @@ class StudyConfig:
         )
 
     def _check_ranges(self) -> None:
-        least = {"members": 2, "replicates": 1, "test_replicates": 1, "epochs": 1, "num_samples": 2, "seed": 0}
+        least = {
+            "members": 2,
+            "hidden_layers": 1,
+            "replicates": 1,
+            "test_replicates": 1,
+            "epochs": 1,
+            "num_samples": 2,
+            "seed": 0,
+        }
         for name, minimum in (least | {"cpus_per_trial": 1, "concurrency": 1}).items():
             value = getattr(self, name)
             if value is not None and value < minimum:

@@ -8,6 +8,7 @@ import pytest
 
 from ensgap.config import StudyConfig
 from ensgap.errors import UserError
+from ensgap.search.study import chosen_task
 from ensgap.tasks import get_task
 
 DIGITS = get_task("digits")
@@ -91,3 +92,11 @@ def test_the_papers_presets() -> None:
         assert (plan.train.optimizer, plan.train.momentum, plan.train.schedule) == ("sgd", 0.9, "cosine")
         assert (plan.train.batch_size, plan.holdout.fraction, plan.holdout.order) == (128, 0.1, members)
         assert StudyConfig(task=name, preset="paper", lr=0.5).plan(get_task(name)).train.lr == 0.5
+
+
+def test_hidden_layers_are_an_option_of_the_mlp() -> None:
+    deeper = chosen_task(StudyConfig(task="covertype", hidden_layers=4))
+    assert deeper.name == "covertype-4"
+    assert sum(p.numel() for p in deeper.member(None).parameters()) == 3_216_391
+    with pytest.raises(UserError, match="--hidden-layers is for covertype"):
+        chosen_task(StudyConfig(task="nci1", hidden_layers=4))

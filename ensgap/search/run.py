@@ -52,13 +52,14 @@ class TrialRun:
             momentum=spec.train.momentum,
         )
         generators = member_generators(spec.seed, spec.replicates, spec.members, INIT)
+        pool = self.pool.to(self.device)
         self.training = Training(
             self.task.stack(generators, optimizer, self.device, self.kernels, spec.precision),
-            self.pool.to(self.device),
+            pool,
             train_index,
             spec.train,
             member_generators(spec.seed, spec.replicates, spec.members, ORDER),
-            self.task.prepare(self.pool, train_index),
+            self.task.prepare(pool, train_index),
         )
         saved = self.folder.load_checkpoint(spec)
         if saved is not None:
@@ -103,16 +104,16 @@ class TrialRun:
         """The stack's predictions at its held-out points, or at the test points if it has some."""
         spec, ensembles = self.spec, len(self.spec.replicates)
         if self.test is None:
-            points = self.pool
+            points = self.training.points
             index = torch.stack([held.any(0).nonzero().squeeze(1) for held in self.held])  # [ensembles, points]
             held = self.held.gather(2, index.unsqueeze(1).expand(-1, spec.members, -1))
         else:
-            points = self.test
+            points = self.test.to(self.device)
             index = torch.arange(len(points)).repeat(ensembles, 1)
             held = torch.ones(ensembles, spec.members, len(points), dtype=torch.bool)
-        logits = self.training.predict(points.to(self.device), index.repeat_interleave(spec.members, dim=0))
+        logits = self.training.predict(points, index.repeat_interleave(spec.members, dim=0))
         return Predictions(
-            logits.unflatten(0, (ensembles, spec.members)), points.labels[index], held, index, spec.identity()
+            logits.unflatten(0, (ensembles, spec.members)), points.labels.cpu()[index], held, index, spec.identity()
         )
 
     def _finish(self, predictions: Predictions | None, figures: dict[str, float], epochs: int) -> None:

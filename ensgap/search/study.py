@@ -21,7 +21,7 @@ from ensgap.search.optuna_search import FixedPointsFirst, two_objective_search
 from ensgap.search.session import LocalRay
 from ensgap.search.tuner import Runner
 from ensgap.seeds import POOL, derive_seed
-from ensgap.tasks import TASKS, TaskData, get_task
+from ensgap.tasks import TASKS, Task, TaskData, get_task
 
 
 def run(config: StudyConfig) -> None:
@@ -30,15 +30,25 @@ def run(config: StudyConfig) -> None:
         for task in TASKS.values():
             print(f"{task.name:12} {task.title}, {task.defaults.members} members")
     elif config.print_config:
-        print(json.dumps(config.plan(get_task(config.task)).to_json(), indent=2))
+        print(json.dumps(config.plan(chosen_task(config)).to_json(), indent=2))
     else:
         results = weight_decay_study(config)
         print(f"\n{headline(results)}\n\nThe whole report: {results.config['out']}/report.html")
 
 
+def chosen_task(config: StudyConfig) -> Task:
+    """The task that a configuration names, with the hidden layers it asks for."""
+    task = get_task(config.task)
+    if config.hidden_layers is None:
+        return task
+    if task.with_layers is None:
+        raise UserError(f"--hidden-layers is for covertype; the network of {task.name} has no such option.")
+    return task.with_layers(config.hidden_layers)
+
+
 def weight_decay_study(config: StudyConfig) -> StudyResults:
     """Run a study, or what is missing of it, and write its report."""
-    plan = config.plan(get_task(config.task))
+    plan = config.plan(chosen_task(config))
     with LocalRay(config.cpus_per_trial, config.gpus_per_trial, config.concurrency) as ray:
         data = share_of(plan.task.load(config.data_dir), plan)
         trial = plan.search_trial(0.0)  # an impossible holdout is found before anything is written or started

@@ -1,6 +1,8 @@
 """Covertype (UCI): 581,012 patches of forest, 54 features, 7 classes, and an MLP with three hidden layers of 1,024."""
 
 import io
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +17,7 @@ from ensgap.train import TrainConfig
 
 COLUMNS = 55
 CONTENT_MD5 = "71df19898bd3e11db15ae0faf4159f2c"
-HIDDEN = (1024, 1024, 1024)
+WIDTH, LAYERS = 1024, 3
 
 
 def _download(folder: Path) -> None:
@@ -50,14 +52,25 @@ def load(data_dir: Path | None) -> TaskData:
     return TaskData(points.subset(torch.from_numpy(pool)), points.subset(torch.from_numpy(test)))
 
 
-def member(generator: Generator | None = None) -> nn.Module:
+def member(generator: Generator | None = None, layers: int = LAYERS) -> nn.Module:
     """54 → 1024 → 1024 → 1024 → 7."""
-    return MLP(54, HIDDEN, 7, generator)
+    return MLP(54, (WIDTH,) * layers, 7, generator)
 
 
-def stacked(members: int) -> nn.Module:
+def stacked(members: int, layers: int = LAYERS) -> nn.Module:
     """The same, batched."""
-    return StackedMLP(members, 54, HIDDEN, 7)
+    return StackedMLP(members, 54, (WIDTH,) * layers, 7)
+
+
+def with_layers(layers: int) -> Task:
+    """The paper's text has three hidden layers, its code four."""
+    return replace(
+        COVERTYPE,
+        name=f"covertype-{layers}",
+        title=f"Covertype / MLP with {layers} hidden layers",
+        member=partial(member, layers=layers),
+        stacked=partial(stacked, layers=layers),
+    )
 
 
 PAPER = Defaults(
@@ -80,4 +93,5 @@ COVERTYPE = Task(
     defaults=PAPER,
     presets={"paper": PAPER},
     smoke_fraction=0.005,
+    with_layers=with_layers,
 )

@@ -59,6 +59,8 @@ class Task:
     prepare: Callable[[Any, Tensor], Prepare] = no_preparation
     """How members see their inputs, given the pool and what each trains on [members, points]."""
     presets: Mapping[str, Defaults] = field(default_factory=dict)
+    with_layers: Callable[[int], "Task"] | None = None
+    """The task with so many hidden layers in its network, where that is an option."""
     smoke_fraction: float = 1.0
     """The share of the data that a smoke run uses."""
 

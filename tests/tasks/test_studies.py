@@ -1,4 +1,4 @@
-"""Each benchmark task runs a weight-decay study from end to end: tiny ones on made data, a short one on the real NCI1."""
+"""Each benchmark task runs a study from end to end: tiny ones on made data, a short one on the real NCI1."""
 
 import json
 from pathlib import Path
