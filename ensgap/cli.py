@@ -36,7 +36,7 @@ def _add_flag(parser: argparse.ArgumentParser, name: str, kind: Any, text: str, 
     flag = "--" + name.replace("_", "-")
     if get_origin(kind) in (Union, types.UnionType):  # `X | None`
         kind = next(option for option in get_args(kind) if option is not type(None))
-    if default not in (None, False, MISSING):
+    if default is not None and default is not False and default is not MISSING:
         text = f"{text} (default: {default})"
     if kind is bool:
         parser.add_argument(flag, action="store_true", help=text)

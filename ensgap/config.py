@@ -14,7 +14,7 @@ from ensgap.tasks.task import log_spaced
 
 TPE_SAMPLES = 16
 """How many points Optuna adds to the grid unless --num-samples says otherwise."""
-SMOKE = {"members": 2, "replicates": 2, "test_replicates": 2, "epochs": 2}
+SMOKE = {"members": 2, "replicates": 2, "test_replicates": 2, "epochs": 2, "val_fraction": 0.3}
 SMOKE_GRID = (0.0, 1e-3, 1e-2)
 
 
@@ -38,7 +38,7 @@ class StudyConfig:
     search: SearchName = flag("grid, or the grid's points first and then Optuna's two-objective TPE", "grid")
     num_samples: int | None = flag("how many settings to try; in a grid: 0 and the rest log-spaced over its range")
     grid: tuple[float, ...] | None = flag("the weight decays to try; 0 is always among them")
-    seed: int = flag("seed of everything random", 0)
+    seed: int = flag("seed of weights, data orders, augmentation and holdouts", 0)
     out: Path | None = flag("the study's folder (default: reports/<study>-<task>)")
     data_dir: Path | None = flag("where data sets are kept")
     cpus_per_trial: int = flag("CPUs, and torch threads, of a trial", 1)
@@ -130,6 +130,8 @@ class StudyConfig:
     def _resolve_samples(self, grid: tuple[float, ...]) -> int:
         if self.search == "grid":
             return len(grid)
+        if len(grid) < 3:
+            raise UserError("--search optuna looks between weight decays above 0; give --grid at least two of them.")
         if self.num_samples is None:
             return len(grid) + (2 if self.smoke else TPE_SAMPLES)
         if self.num_samples <= len(grid):

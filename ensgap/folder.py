@@ -34,7 +34,7 @@ class TrialRecord:
 
 @dataclass(frozen=True)
 class StudyFolder:
-    """Reads and writes a study's folder; every file is written whole or not at all, and none is a pickle."""
+    """Reads and writes a study's folder; every file is written whole or not at all, and none is read with pickle."""
 
     path: Path
 
@@ -100,7 +100,7 @@ class StudyFolder:
         if not path.exists():
             return None
         try:
-            return dict(torch.load(path, weights_only=True))
+            return dict(torch.load(path, weights_only=True, map_location="cpu"))
         except Exception as error:
             warnings.warn(f"The checkpoint {path} is damaged ({error}); this trial starts anew.", stacklevel=2)
             return None

@@ -36,9 +36,11 @@ class Estimate:
         return cls(mean, sem, mean - reach, mean + reach)
 
     @property
-    def decided(self) -> bool:
-        """Whether the interval leaves out 0."""
-        return self.low > 0 or self.high < 0
+    def verdict(self) -> str:
+        """Whether it is above 0, below 0, exactly 0, or cannot be told from 0."""
+        if self.mean == self.sem == 0:
+            return "zero"
+        return "positive" if self.low > 0 else "negative" if self.high < 0 else "undecided"
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ def select(avg_member_nll: Sequence[Array], ensemble_nll: Sequence[Array], diver
     """
     usable = [i for i, bad in enumerate(diverged) if not bad]
     if not usable:
-        raise UserError("Every trial diverged, so there is nothing to select; lower --lr or the values of --grid.")
+        raise UserError("Every trial diverged, so there is nothing to select; try a lower --lr with another --out.")
     replicates = len(avg_member_nll[usable[0]])
     draws = np.random.default_rng(0).integers(replicates, size=(RESAMPLES, replicates))
 
@@ -76,8 +78,9 @@ def select(avg_member_nll: Sequence[Array], ensemble_nll: Sequence[Array], diver
         best = usable[int(table.mean(-1).argmin())]
         chosen = np.array(usable)[table[:, draws].mean(-1).argmin(0)]  # [resamples]
         same = chosen == best
-        votes = np.bincount(chosen, minlength=len(values)) / RESAMPLES
-        return Choice(best, float(same.mean()) if replicates > 1 else math.nan, tuple(votes.tolist())), same
+        known = 1.0 if replicates > 1 else math.nan  # one replicate tells nothing
+        votes = known * np.bincount(chosen, minlength=len(values)) / RESAMPLES
+        return Choice(best, known * float(same.mean()), tuple(votes.tolist())), same
 
     ind, same_ind = choose(avg_member_nll)
     ens, same_ens = choose(ensemble_nll)

@@ -49,6 +49,11 @@ class StudyResults:
     gap: Mapping[str, Estimate]  # nll, error, ece
 
     @property
+    def pairs(self) -> int:
+        """How many replicates were tested at both optima."""
+        return len(set(self.test["ind"].replicates) & set(self.test["ens"].replicates))
+
+    @property
     def h_ind(self) -> SettingFigures:
         """The best setting for the average member."""
         return self.trials[self.selection.ind.trial]
@@ -127,7 +132,9 @@ def _paired(ind: SettingFigures, ens: SettingFigures) -> tuple[dict[str, Array],
     """The ensemble's metrics at both settings, at the seeds they have in common and in the same order."""
     common = sorted(set(ind.replicates) & set(ens.replicates))
     if not common:
-        raise UserError("The retrained ensembles diverged at one of the two optima, so there is no gap; lower --lr.")
+        raise UserError(
+            "The retrained ensembles diverged at one of the two optima, so there is no gap; try a lower --lr with another --out."
+        )
 
     def at(side: SettingFigures) -> dict[str, Array]:
         rows = [side.replicates.index(replicate) for replicate in common]

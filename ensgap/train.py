@@ -25,7 +25,7 @@ class TrainConfig:
     momentum: float = 0.9
     schedule: ScheduleName = "cosine"
     epochs: int = 40
-    batch_size: int = 128
+    batch_size: int = 128  # a batch's loss is its sum over this, so the short last batch of an epoch counts for less
 
 
 @dataclass(frozen=True)

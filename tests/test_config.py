@@ -62,6 +62,7 @@ def test_test_trials_cover_the_replicates_in_stacks_of_the_searchs_size() -> Non
         ({"grid": (0.0,)}, "at least one weight decay above 0"),
         ({"grid": (1e-3,), "num_samples": 4}, "give one of them"),
         ({"search": "optuna", "num_samples": 5}, "leaves Optuna nothing"),
+        ({"search": "optuna", "grid": (1e-3,)}, "at least two of them"),
         ({"holdout": "disjoint"}, "no ensemble NLL to select by"),
         ({"holdout": "9"}, "order from 1 to 8"),
         ({"concurrency": 0}, "--concurrency must be at least 1"),

@@ -46,14 +46,14 @@ def test_gap_is_paired_by_seed() -> None:
     assert gap.mean == pytest.approx(0.2)
     assert gap.sem == pytest.approx(np.std([0.1, 0.2, 0.3, 0.2], ddof=1) / 2)
     assert gap.low == pytest.approx(0.2 - 3.182446 * gap.sem, abs=1e-6)  # t with 3 degrees of freedom
-    assert gap.decided
+    assert gap.verdict == "positive"
     with pytest.raises(ValueError, match="paired by seed"):
         optimality_gap(at_ind, {"nll": level[:2]})
 
 
 def test_same_setting_has_gap_zero() -> None:
     gap = optimality_gap({"nll": np.array([1.0, 2.0])}, {"nll": np.array([1.0, 2.0])})["nll"]
-    assert (gap.mean, gap.sem, gap.low, gap.high, gap.decided) == (0, 0, 0, 0, False)
+    assert (gap.mean, gap.sem, gap.low, gap.high, gap.verdict) == (0, 0, 0, 0, "zero")
 
 
 def test_bold_is_within_196_sem_of_the_best() -> None:

@@ -64,9 +64,10 @@ def _test(results: StudyResults) -> Table:
         Column("selected_by", "Setting best for"),
         Column("weight_decay", "Weight decay"),
     )
-    replicates = len(results.test["ind"].replicates)
+    counts = sorted({len(results.test[side].replicates) for side in sides})
     caption = (
-        f"Test data: ensembles retrained on the whole pool, mean ± SEM over {replicates} replicates. "
+        f"Test data: ensembles retrained on the whole pool, mean ± SEM over {' or '.join(map(str, counts))} "
+        "replicates. "
         "Bold: within 1.96 SEM of the best of its level."
     )
     return Table("test", caption, (*columns, *METRIC_COLUMNS), tuple(rows), frozenset(bold))
@@ -77,8 +78,7 @@ def _gap(results: StudyResults) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for metric, title in titles.items():
         e, scale = results.gap[metric], 100.0 if metric == "error" else 1.0
-        verdict = "positive" if e.low > 0 else "negative" if e.high < 0 else "undecided"
-        rows.append((title, *(_signed(v * scale) for v in (e.mean, e.sem, e.low, e.high)), verdict))
+        rows.append((title, *(_signed(v * scale) for v in (e.mean, e.sem, e.low, e.high)), e.verdict))
     columns = tuple(
         Column(key, title)
         for key, title in (
@@ -104,7 +104,6 @@ def _signed(value: float) -> str:
 def _validation(results: StudyResults) -> Table:
     names = ("avg_member_nll", "ensemble_nll", "ambiguity", "diversity")
     rows: list[tuple[Cell, ...]] = []
-    bold = set()
     selection = results.selection
     for i, trial in enumerate(results.trials):
         figures: list[Cell] = ["diverged"] * len(names) if trial.diverged else [trial.estimate(name) for name in names]
@@ -146,7 +145,7 @@ def _cost(results: StudyResults) -> Table:
         "search_seconds": "one search, both optima",
         "two_searches_seconds": "the same as two separate searches",
         "test_seconds": "retraining and test",
-        "wall_seconds": "the whole study on the clock",
+        "wall_seconds": "the whole study on the clock (without runs that were killed)",
     }
     rows = tuple((title, seconds[key]) for key, title in titles.items())
     columns = (Column("what", "What"), Column("seconds", "Seconds", 1))

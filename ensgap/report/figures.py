@@ -37,7 +37,7 @@ def draw_figures(results: StudyResults, folder: Path) -> list[tuple[str, str]]:
     folder.mkdir(parents=True, exist_ok=True)
     figures: list[tuple[str, str, Callable[[StudyResults], Figure]]] = [
         ("nll", f"Validation NLL. {BANDS}", lambda r: _sweep(r, "nll")),
-        ("gap", "The optimality gap on test data: a dot per seed, the mean and its 95% interval.", _gap),
+        ("gap", "The optimality gap on test data: a dot per replicate, the mean and its 95% interval.", _gap),
         (
             "size",
             "Test NLL (± SEM) against the size of the ensemble, retrained at both optima: the lower line is the better "
@@ -83,7 +83,10 @@ def _setting_axis(axes: Axes, settings: list[SettingFigures]) -> None:
     if settings[0].weight_decay == 0:
         zero = positions[0]
         decades = np.arange(math.ceil(math.log10(zero * 2)), math.floor(math.log10(positions.max()) + 1e-9) + 1)
-        axes.set_xticks([zero, *10.0**decades], ["0", *(f"$10^{{{int(d)}}}$" for d in decades)])
+        ticks, names = list(10.0**decades), [f"$10^{{{int(d)}}}$" for d in decades]
+        if len(decades) < 2:
+            ticks, names = list(positions[1:]), [number(s.weight_decay) for s in settings[1:]]
+        axes.set_xticks([zero, *ticks], ["0", *names])
         axes.set_xticks([], minor=True)
         axes.axvline(zero * 2, color="0.6", linewidth=0.8, linestyle=(0, (1, 3)))
 
@@ -176,7 +179,7 @@ def _gap(results: StudyResults) -> Figure:
         values = scale * (at[0] - at[1])
         estimate = Estimate.of(values)
         spread = np.random.default_rng(0).uniform(-0.12, 0.12, len(values))
-        axes.scatter(1 + spread, values, s=16, color="0.6", label="one seed", zorder=2)
+        axes.scatter(1 + spread, values, s=16, color="0.6", label="one replicate", zorder=2)
         if not math.isnan(estimate.sem):
             reach = [[estimate.mean - estimate.low], [estimate.high - estimate.mean]]
             axes.errorbar(

@@ -28,13 +28,14 @@ def headline(results: StudyResults) -> str:
 
 
 def _cost_of_the_wrong_one(gap: Estimate, results: StudyResults) -> str:
-    pairs = len(set(results.test["ind"].replicates) & set(results.test["ens"].replicates))
     if math.isnan(gap.sem):
-        return f"The optimality gap is {gap.mean:+.4f} test NLL on one seed, which is no basis for a verdict."
-    interval = f"{gap.mean:+.4f} test NLL (95% interval {gap.low:+.4f} to {gap.high:+.4f}, {pairs} paired seeds)"
-    if gap.low > 0:
+        return f"The optimality gap is {gap.mean:+.4f} test NLL on one replicate, which is no basis for a verdict."
+    interval = (
+        f"{gap.mean:+.4f} test NLL (95% interval {gap.low:+.4f} to {gap.high:+.4f}, {results.pairs} paired replicates)"
+    )
+    if gap.verdict == "positive":
         return f"Copying the single network's optimum costs the ensemble {interval}."
-    if gap.high < 0:
+    if gap.verdict == "negative":
         return f"Tuning for the ensemble did not pay off here: the optimality gap is {interval}."
     return f"The optimality gap is {interval}: not distinguishable from 0."
 
@@ -73,7 +74,7 @@ def summary(results: StudyResults) -> dict[str, Any]:
         "headline": headline(results),
         "members": config["members"],
         "replicates": config["replicates"],
-        "test_replicates": config["test_replicates"],
+        "test_replicates": results.pairs,
         "search": config["search"],
         "settings_tried": len(results.trials),
         "diverged": [dict(trial.setting) for trial in results.trials if trial.diverged],

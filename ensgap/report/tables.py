@@ -52,7 +52,7 @@ class Table:
     def markdown(self) -> str:
         """For report.md."""
         lines = [self._line([c.title for c in self.columns]), self._line(["---"] * len(self.columns))]
-        for texts in self._texts("**{}**"):
+        for texts in self._texts("**{}**", escape_markdown):
             lines.append(self._line(texts))
         return "\n".join(lines)
 
@@ -96,6 +96,11 @@ def format_cell(cell: Cell, column: Column) -> str:
         mean = f"{cell.mean * column.scale:.{column.digits}f}"
         return mean if math.isnan(cell.sem) else f"{mean} ± {cell.sem * column.scale:.{column.digits}f}"
     return "–" if math.isnan(cell) else f"{cell * column.scale:.{column.digits}f}"
+
+
+def escape_markdown(text: str) -> str:
+    """Text whose stars and underscores are just that."""
+    return text.replace("*", r"\*").replace("_", r"\_")
 
 
 def _latex_escape(text: str) -> str:

@@ -11,7 +11,7 @@ from ensgap.folder import StudyFolder, write_json
 from ensgap.report.content import report_tables, trials_table
 from ensgap.report.figures import draw_figures
 from ensgap.report.summary import headline, number, summary
-from ensgap.report.tables import Table
+from ensgap.report.tables import Table, escape_markdown
 from ensgap.results import StudyResults, read_results
 
 
@@ -52,7 +52,10 @@ def _notes(results: StudyResults) -> list[str]:
         notes.append(f"Diverged, and so never selected: weight decay {', '.join(diverged)}.")
     lost = [name for name, tested in results.test.items() if tested.diverged]
     if lost:
-        notes.append("Some retrained ensembles diverged; the gap is over the seeds that both optima have.")
+        notes.append("Some retrained ensembles diverged; the gap is over the replicates that both optima have.")
+    asked = int(str(results.config["test_replicates"]))
+    if results.pairs < asked and not lost:
+        notes.append(f"Unfinished: {results.pairs} of {asked} test replicates are there; continue with --resume.")
     edge = max(trial.weight_decay for trial in results.trials)  # the other edge, 0, is the end of the road
     for name, chosen in (("average member", results.h_ind), ("ensemble", results.h_ens)):
         if chosen.weight_decay == edge:
@@ -93,7 +96,7 @@ def _facts(results: StudyResults) -> list[tuple[str, str]]:
 def _markdown(results: StudyResults, tables: list[Table], figures: list[tuple[str, str]]) -> str:
     parts = [f"# {_title(results)}", headline(results), *(f"> {note}" for note in _notes(results))]
     parts += [f"![{caption}](figures/{name}.png)\n\n*{caption}*" for name, caption in figures[:2]]
-    parts += [f"**{table.caption}**\n\n{table.markdown()}" for table in tables]
+    parts += [f"{escape_markdown(table.caption)}\n\n{table.markdown()}" for table in tables]
     parts += [f"![{caption}](figures/{name}.png)\n\n*{caption}*" for name, caption in figures[2:]]
     parts += ["## How it was made", "\n".join(f"- {name}: {value}" for name, value in _facts(results))]
     parts += [f"```\n{results.study['command']}\n```"]

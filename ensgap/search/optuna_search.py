@@ -52,31 +52,39 @@ def open_storage(journal: Path) -> JournalStorage:
     return JournalStorage(JournalFileBackend(str(journal)))
 
 
-def two_objective_search(journal: Path, study_name: str, grid: Sequence[float], seed: int) -> tuple[Searcher, int]:
-    """The searcher of weight decays, and how many points of its journal are finished already."""
+def two_objective_search(
+    journal: Path, study_name: str, grid: Sequence[float], seed: int, ended: Sequence[float]
+) -> Searcher:
+    """The searcher of weight decays; `ended` are those whose trials the study's folder has.
+
+    What the journal suggested but the folder does not have (its process died, it failed, its files were deleted) is
+    suggested again before anything new.
+    """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     positive = [value for value in grid if value > 0]
     space: dict[str, BaseDistribution] = {"weight_decay": FloatDistribution(min(positive), max(positive), log=True)}
     storage = open_storage(journal)
-    known: list[dict[str, float]] = []
-    finished = 0
+    waiting: set[float] = set()
     if study_name in optuna.get_all_study_names(storage):
         study = optuna.load_study(study_name=study_name, storage=storage)
-        for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
-            study.tell(trial.number, state=TrialState.FAIL)  # its process is gone; the point comes again
-            study.enqueue_trial(trial.params)
         trials = study.get_trials(deepcopy=False)
-        known = [trial.params or trial.system_attrs.get("fixed_params", {}) for trial in trials]
-        finished = sum(trial.state == TrialState.COMPLETE for trial in trials)
-    points = [{"weight_decay": value} for value in positive if {"weight_decay": value} not in known]
-    sampler = optuna.samplers.TPESampler(seed=seed + finished, constant_liar=True)
-    searcher = OptunaSearch(
+        for trial in trials:
+            if trial.state == TrialState.RUNNING:
+                study.tell(trial.number, state=TrialState.FAIL)
+            elif trial.state == TrialState.WAITING:
+                waiting.add(trial.system_attrs["fixed_params"]["weight_decay"])
+        lost = dict.fromkeys(t.params["weight_decay"] for t in trials if t.params)
+        for value in lost:
+            if value not in ended and value not in waiting:
+                study.enqueue_trial({"weight_decay": value})
+                waiting.add(value)
+    points = [{"weight_decay": value} for value in positive if value not in waiting and value not in ended]
+    return OptunaSearch(
         space,
         metric=list(OBJECTIVES),
         mode=["min", "min"],
         points_to_evaluate=points,
-        sampler=sampler,
+        sampler=optuna.samplers.TPESampler(seed=seed + len(ended), constant_liar=True),
         study_name=study_name,
         storage=storage,
     )
-    return searcher, finished

@@ -47,7 +47,7 @@ class TrialRun:
         train_index = torch.stack([kept.nonzero().squeeze(1) for kept in ~self.held.flatten(0, 1)])
         optimizer = OptimizerConfig(
             spec.train.optimizer,
-            lr=[spec.setting.get("lr", spec.train.lr)] * stack,
+            lr=[spec.train.lr] * stack,
             weight_decay=[spec.setting["weight_decay"]] * stack,
             momentum=spec.train.momentum,
         )
@@ -62,7 +62,7 @@ class TrialRun:
             self.task.prepare(pool, train_index),
         )
         saved = self.folder.load_checkpoint(spec)
-        if saved is not None:
+        if saved is not None and saved["stack"] == type(self.training.stack).__name__:
             self.training.load_state_dict(saved["training"])
             self.seconds = saved["seconds"]
 
@@ -88,7 +88,11 @@ class TrialRun:
             if last or diverged:
                 self._finish(None if diverged else predictions, figures, epoch.epoch)
             elif now - checkpointed >= self.checkpoint_seconds:
-                state = {"training": self.training.state_dict(), "seconds": self.seconds}
+                state = {
+                    "training": self.training.state_dict(),
+                    "seconds": self.seconds,
+                    "stack": type(self.training.stack).__name__,
+                }
                 self.folder.save_checkpoint(self.spec, state)
                 checkpointed = now
             yield figures | {

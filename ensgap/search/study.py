@@ -94,6 +94,11 @@ def _open_folder(plan: StudyPlan, data: TaskData, resume: bool) -> StudyFolder:
         elif resume:
             recorded = folder.read_study()
             plan.check_continues(recorded["config"])
+            if recorded["data"] != study["data"]:
+                raise UserError(
+                    f"The data is not what the study in {plan.out} was run with ({recorded['data']}, now "
+                    f"{study['data']}); name its --data-dir, or choose another --out."
+                )
             folder.write_study(study | {"seconds": recorded["seconds"]})
         else:
             raise UserError(f"{plan.out} already holds a study; continue it with --resume, or choose another --out.")
@@ -107,13 +112,15 @@ def _search(plan: StudyPlan, runner: Runner) -> None:
     if plan.search == "grid":
         runner.run_grid(grid)
         return
+    ended = [record.setting["weight_decay"] for record, _ in runner.folder.ended_trials("search")]
     journal = runner.folder.path / "optuna.journal"
-    searcher, finished = two_objective_search(journal, f"{plan.study}-{plan.task.name}", plan.grid, plan.seed)
-    zero = grid[0]
-    fixed = [dict(zero.setting)] if runner.folder.find(zero) is None else []
-    missing = plan.num_samples - finished - (1 - len(fixed))
-    runner.run_search(zero, FixedPointsFirst(fixed, searcher), missing)
-    runner.require(grid)
+    searcher = two_objective_search(journal, f"{plan.study}-{plan.task.name}", plan.grid, plan.seed, ended)
+    fixed = [{"weight_decay": 0.0}] if 0.0 not in ended else []
+    runner.run_search(grid[0], FixedPointsFirst(fixed, searcher), plan.num_samples - len(ended))
+    runner.run_grid(grid)  # what a larger grid adds to a study that already has its samples
+    found = len(list(runner.folder.ended_trials("search")))
+    if found < plan.num_samples:
+        raise UserError(f"{plan.num_samples - found} of {plan.num_samples} trials failed; {runner.where_errors_are}.")
 
 
 def _retrain(plan: StudyPlan, runner: Runner, data: TaskData) -> None:

@@ -44,10 +44,13 @@ class Runner:
         """Stop here unless all of these trials have ended."""
         missing = sum(self.folder.find(spec) is None for spec in specs)
         if missing:
-            raise UserError(
-                f"{missing} of {len(specs)} trials failed; what went wrong stands in the files error.txt below "
-                f"{self.folder.path / 'ray'}, and --resume tries them again."
-            )
+            raise UserError(f"{missing} of {len(specs)} trials failed; {self.where_errors_are}.")
+
+    @property
+    def where_errors_are(self) -> str:
+        """What to do about failed trials."""
+        ray = self.folder.path / "ray"
+        return f"what went wrong stands in the files error.txt below {ray}, and --resume tries them again"
 
     def run_search(self, base: TrialSpec, searcher: Searcher, samples: int) -> None:
         """Train what a searcher suggests."""

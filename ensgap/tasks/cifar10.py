@@ -142,5 +142,5 @@ CIFAR10 = Task(
     prepare=prepare,
     defaults=PAPER,
     presets={"paper": PAPER},
-    smoke_fraction=0.01,
+    smoke_fraction=0.002,
 )

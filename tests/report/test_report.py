@@ -103,7 +103,7 @@ def test_a_table_in_its_four_forms() -> None:
         frozenset({(0, "error")}),
     )
     assert table.csv().splitlines() == ["name,error,error_sem", "a_b,0.125,0.01", "c,0.5,", "d,diverged,"]
-    assert "| a_b | **12.5 ± 1.0** |" in table.markdown()
+    assert r"| a\_b | **12.5 ± 1.0** |" in table.markdown()
     assert "| c | 50.0 |" in table.markdown()
     assert r"a\_b & \textbf{12.5 $\pm$ 1.0} \\" in table.latex()
     assert r"\caption{A 50\% caption}" in table.latex()

@@ -20,9 +20,8 @@ def trials_of(journal: Path) -> list[optuna.trial.FrozenTrial]:
 
 
 def test_fixed_points_then_the_grid_then_tpe_inside_the_grids_range(tmp_path: Path) -> None:
-    searcher, finished = two_objective_search(tmp_path / "j", "s", GRID, seed=0)
+    searcher = two_objective_search(tmp_path / "j", "s", GRID, seed=0, ended=())
     both = FixedPointsFirst([{"weight_decay": 0.0}], searcher)
-    assert finished == 0
     seen = []
     for i in range(10):
         point = both.suggest(f"t{i}")
@@ -38,21 +37,32 @@ def test_fixed_points_then_the_grid_then_tpe_inside_the_grids_range(tmp_path: Pa
 
 
 def test_a_diverged_trial_ends_in_optuna_too(tmp_path: Path) -> None:
-    searcher, _ = two_objective_search(tmp_path / "j", "s", GRID, seed=0)
+    searcher = two_objective_search(tmp_path / "j", "s", GRID, seed=0, ended=())
     searcher.suggest("a")
     searcher.on_trial_complete("a", answer(HOPELESS))
     assert trials_of(tmp_path / "j")[0].state == TrialState.COMPLETE
 
 
 def test_a_resumed_search_keeps_what_is_finished_and_suggests_the_rest_again(tmp_path: Path) -> None:
-    searcher, _ = two_objective_search(tmp_path / "j", "s", GRID, seed=0)
+    searcher = two_objective_search(tmp_path / "j", "s", GRID, seed=0, ended=())
     for name in "abcd":
         searcher.suggest(name)
     searcher.on_trial_complete("a", answer(1.0))
     lost = trials_of(tmp_path / "j")[3].params["weight_decay"]  # chosen by TPE, and its process dies now
-    again, finished = two_objective_search(tmp_path / "j", "s", GRID, seed=0)
-    assert finished == 1
+    again = two_objective_search(tmp_path / "j", "s", GRID, seed=0, ended=[1e-4])
     points = [again.suggest(name) for name in ("b2", "c2", "d2", "e2")]
     values = [point["weight_decay"] for point in points if point]
     assert values[:3] == [1e-3, 1e-2, lost]
     assert values[3] not in (*GRID, lost)
+
+
+def test_a_failed_or_deleted_point_is_suggested_again(tmp_path: Path) -> None:
+    searcher = two_objective_search(tmp_path / "j", "s", GRID, seed=0, ended=())
+    for name in "abc":
+        searcher.suggest(name)
+    searcher.on_trial_complete("a", None, error=True)  # its worker died
+    searcher.on_trial_complete("b", answer(1.0))  # ended, but its files were deleted since
+    searcher.on_trial_complete("c", answer(2.0))
+    again = two_objective_search(tmp_path / "j", "s", GRID, seed=0, ended=[1e-2])
+    points = [again.suggest(name) for name in ("a2", "b2")]
+    assert [point["weight_decay"] for point in points if point] == [1e-4, 1e-3]

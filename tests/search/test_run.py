@@ -108,3 +108,10 @@ def test_specs_that_differ_anywhere_have_folders_of_their_own(spec: TrialSpec) -
     ]
     assert len({v.key for v in variants}) == len(variants)
     assert spec.key.startswith("search-weight_decay=0.001-")
+
+
+def test_a_checkpoint_of_other_kernels_is_not_taken_up(spec: TrialSpec, tmp_path: Path) -> None:
+    folder = StudyFolder(tmp_path)
+    next(TrialRun(spec, TASK, DATA.pool, None, folder, kernels="loop", checkpoint_seconds=0).reports(every=1))
+    assert TrialRun(spec, TASK, DATA.pool, None, folder, kernels="loop").training.epoch == 1
+    assert TrialRun(spec, TASK, DATA.pool, None, folder, kernels="batched").training.epoch == 0

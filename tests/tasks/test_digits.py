@@ -24,7 +24,7 @@ def test_the_real_digits_in_a_fixed_stratified_split() -> None:
     assert not any(tuple(row.tolist()) in rows for row in data.test.inputs)
 
 
-def test_the_network_fits_the_data() -> None:
+def test_the_networks_output_has_a_logit_per_class() -> None:
     task = get_task("digits")
     generators = member_generators(0, (0,), 3, INIT)
     stack = task.stack(generators, OptimizerConfig("sgd", [0.1] * 3, [0.0] * 3), torch.device("cpu"))

@@ -18,7 +18,7 @@ def test_a_tiny_study(task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     make_all(tmp_path / "data", monkeypatch)
     config = StudyConfig(
         task=task,
-        members=2,
+        members=3,
         replicates=1,
         test_replicates=2,
         epochs=1,
