@@ -133,7 +133,8 @@ def _paired(ind: SettingFigures, ens: SettingFigures) -> tuple[dict[str, Array],
     common = sorted(set(ind.replicates) & set(ens.replicates))
     if not common:
         raise UserError(
-            "The retrained ensembles diverged at one of the two optima, so there is no gap; try a lower --lr with another --out."
+            "The retrained ensembles diverged at one of the two optima, so there is no gap; try a lower --lr with "
+            "another --out."
         )
 
     def at(side: SettingFigures) -> dict[str, Array]:
