@@ -5,15 +5,13 @@ import os
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ensgap.errors import UserError
-
-Split = Literal["holdout", "test"]
 
 
 @dataclass(frozen=True)

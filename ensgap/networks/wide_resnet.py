@@ -11,8 +11,25 @@ from ensgap.stack.conv import StackedBatchNorm2d, StackedConv2d
 from ensgap.stack.layers import StackedLinear
 
 
-class Block(nn.Module):
+class _Residual(nn.Module):
     """BN-ReLU-conv twice, beside a shortcut that is a 1×1 convolution where the width changes."""
+
+    bn1: nn.Module
+    conv1: nn.Module
+    bn2: nn.Module
+    conv2: nn.Module
+    shortcut: nn.Module | None
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = F.relu(self.bn1(x), inplace=True)
+        skip = x if self.shortcut is None else self.shortcut(y)
+        y = self.conv1(y)
+        found: Tensor = self.conv2(F.relu(self.bn2(y), inplace=True)) + skip
+        return found
+
+
+class Block(_Residual):
+    """A block of one member."""
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
@@ -21,13 +38,6 @@ class Block(nn.Module):
         self.bn2 = nn.BatchNorm2d(outputs)
         self.conv2 = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
         self.shortcut = nn.Conv2d(inputs, outputs, 1, stride, bias=False) if inputs != outputs else None
-
-    def forward(self, x: Tensor) -> Tensor:
-        y = F.relu(self.bn1(x), inplace=True)
-        skip = x if self.shortcut is None else self.shortcut(y)
-        y = self.conv1(y)
-        found: Tensor = self.conv2(F.relu(self.bn2(y), inplace=True)) + skip
-        return found
 
 
 class WideResNet(nn.Module):
@@ -52,7 +62,7 @@ class WideResNet(nn.Module):
         return logits
 
 
-class StackedBlock(nn.Module):
+class StackedBlock(_Residual):
     """A block of all members."""
 
     def __init__(self, members: int, inputs: int, outputs: int, stride: int) -> None:
@@ -62,13 +72,6 @@ class StackedBlock(nn.Module):
         self.bn2 = StackedBatchNorm2d(members, outputs)
         self.conv2 = StackedConv2d(members, outputs, outputs, 3)
         self.shortcut = StackedConv2d(members, inputs, outputs, 1, stride) if inputs != outputs else None
-
-    def forward(self, x: Tensor) -> Tensor:
-        y = F.relu(self.bn1(x), inplace=True)
-        skip = x if self.shortcut is None else self.shortcut(y)
-        y = self.conv1(y)
-        found: Tensor = self.conv2(F.relu(self.bn2(y), inplace=True)) + skip
-        return found
 
 
 class StackedWideResNet(nn.Module):

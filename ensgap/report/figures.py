@@ -192,7 +192,7 @@ def _gap(results: StudyResults) -> Figure:
         axes.set_title(title, fontsize=10)
         if place == 1:
             axes.set_ylabel("Gap: at $h^*_\\mathrm{ind}$ − at $h^*_\\mathrm{ens}$")
-            axes.legend(fontsize=8)
+            figure.legend(loc="outside lower center", ncols=2, fontsize=9)
     return figure
 
 

@@ -1,7 +1,7 @@
 """Optimizers with a learning rate and a weight decay per member, on torch's fused kernels.
 
-Neighbouring members with equal hyperparameters form a run; a run's slice of every stacked parameter is a tensor in one
-parameter group of an ordinary `torch.optim` optimizer.
+Neighbouring members with equal hyperparameters form a run; a run's slice of every stacked parameter is one tensor of a
+group that is updated at once.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,10 +10,13 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
+from torch.optim.adam import adam
+from torch.optim.sgd import sgd
 
 from ensgap.errors import UserError
 
 OptimizerName = Literal["sgd", "adam"]
+ADAM: Any = {"amsgrad": False, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8}
 
 
 @dataclass(frozen=True)
@@ -26,34 +29,63 @@ class OptimizerConfig:
     momentum: float = 0.9
 
 
+@dataclass
+class _Group:
+    """Tensors that share hyperparameters, and what the optimizer remembers of each."""
+
+    tensors: list[Tensor]
+    lr: float
+    weight_decay: float
+    memory: list[list[Any]]  # tensors; SGD: momentum; Adam: both moments and the steps taken
+
+
 class _FusedOptimizer:
-    """A `torch.optim` optimizer on fused kernels whose groups remember their own learning rate."""
+    """`torch.optim`'s fused SGD or Adam by their functional form, which spares a small step the class's bookkeeping."""
 
     def __init__(self, config: OptimizerConfig, groups: list[tuple[int, list[Tensor]]]) -> None:
-        described = [
-            {"params": tensors, "lr": config.lr[m], "base_lr": config.lr[m], "weight_decay": config.weight_decay[m]}
-            for m, tensors in groups
-        ]
-        self.inner: torch.optim.Optimizer
-        if config.name == "sgd":
-            self.inner = torch.optim.SGD(described, lr=0.1, momentum=config.momentum, fused=True)
-        elif config.name == "adam":
-            self.inner = torch.optim.Adam(described, fused=True)
-        else:
+        if config.name not in ("sgd", "adam"):
             raise UserError(f"The optimizer must be sgd or adam, not '{config.name}'.")
+        self.config, self.factor = config, 1.0
+        self.groups = []
+        for member, tensors in groups:
+            kinds = 1 if config.name == "sgd" else 2
+            memory = [[torch.zeros_like(t) for t in tensors] for _ in range(kinds)]
+            if config.name == "adam":
+                memory.append([torch.zeros((), device=t.device) for t in tensors])
+            self.groups.append(_Group(tensors, config.lr[member], config.weight_decay[member], memory))
 
     def set_lr_factor(self, factor: float) -> None:
         """Scale every member's own learning rate, as a schedule does."""
-        for group in self.inner.param_groups:
-            group["lr"] = group["base_lr"] * factor
+        self.factor = factor
+
+    @torch.no_grad()
+    def _update(self, group: _Group, gradients: list[Tensor]) -> None:
+        found = [_laid_out_as(tensor, gradient) for tensor, gradient in zip(group.tensors, gradients, strict=True)]
+        common: Any = {
+            "lr": group.lr * self.factor,
+            "weight_decay": group.weight_decay,
+            "maximize": False,
+            "fused": True,
+        }
+        if self.config.name == "sgd":
+            (momenta,) = group.memory
+            momentum = self.config.momentum
+            sgd(group.tensors, found, momenta, momentum=momentum, dampening=0.0, nesterov=False, **common)
+        else:
+            means, squares, steps = group.memory
+            adam(group.tensors, found, means, squares, [], steps, **ADAM, **common)
 
     def state_dict(self) -> dict[str, Any]:
-        """The inner optimizer's state, for a checkpoint."""
-        return self.inner.state_dict()
+        """What it remembers, for a checkpoint."""
+        return {"memory": [group.memory for group in self.groups]}
 
+    @torch.no_grad()
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take up a checkpoint's state."""
-        self.inner.load_state_dict(dict(state))
+        for group, memory in zip(self.groups, state["memory"], strict=True):
+            for own, saved in zip(group.memory, memory, strict=True):
+                for tensor, value in zip(own, saved, strict=True):
+                    tensor.copy_(value)
 
 
 class StackOptimizer(_FusedOptimizer):
@@ -73,10 +105,8 @@ class StackOptimizer(_FusedOptimizer):
     def step(self, outputs: Tensor, gradient: Tensor) -> None:
         """One step, given the network's outputs and the gradient of the members' own losses in them."""
         gradients = torch.autograd.grad(outputs, self.parameters, gradient)
-        for run, group in zip(self.runs, self.inner.param_groups, strict=True):
-            for parameter, found in zip(group["params"], gradients, strict=True):
-                parameter.grad = _laid_out_as(parameter, found[run])
-        self.inner.step()
+        for run, group in zip(self.runs, self.groups, strict=True):
+            self._update(group, [found[run] for found in gradients])
 
 
 class MemberOptimizer(_FusedOptimizer):
@@ -88,10 +118,7 @@ class MemberOptimizer(_FusedOptimizer):
 
     def step(self, outputs: Tensor, gradient: Tensor) -> None:
         """One step, given the network's outputs and the gradient of the member's loss in them."""
-        gradients = torch.autograd.grad(outputs, self.parameters, gradient)
-        for parameter, found in zip(self.parameters, gradients, strict=True):
-            parameter.grad = _laid_out_as(parameter, found)
-        self.inner.step()
+        self._update(self.groups[0], list(torch.autograd.grad(outputs, self.parameters, gradient)))
 
 
 def _laid_out_as(parameter: Tensor, gradient: Tensor) -> Tensor:
