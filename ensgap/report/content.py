@@ -91,7 +91,7 @@ def _gap(results: StudyResults) -> Table:
         )
     )
     caption = (
-        "Optimality gap: test loss of the ensemble at h*_ind minus at h*_ens, paired by seed. "
+        "Optimality gap: test loss of the ensemble at h*_ind minus at h*_ens, paired by replicate. "
         "Positive: tuning for the ensemble paid off."
     )
     return Table("gap", caption, columns, tuple(rows))
