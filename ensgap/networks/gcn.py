@@ -19,8 +19,8 @@ CONVOLUTIONS = 4
 class _Convolve(torch.autograd.Function):
     """ReLU of the normalised adjacency times node features, plus a bias.
 
-    The product is an `embedding_bag`: on CPU 13 times as fast as gather and scatter. The adjacency is symmetric, so the
-    backward pass is the same product.
+    The product is an `embedding_bag`, on CPU much faster than gather and scatter (DESIGN.md, section 5). The adjacency
+    is symmetric, so the backward pass is the same product.
     """
 
     @staticmethod

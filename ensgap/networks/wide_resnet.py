@@ -53,7 +53,7 @@ class WideResNet(nn.Module):
             if isinstance(module, nn.Conv2d | nn.Linear):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu", generator=generator)
         nn.init.zeros_(self.linear.bias)
-        self.to(memory_format=torch.channels_last)  # worth 1.1–1.2× on CPU
+        self.to(memory_format=torch.channels_last)  # faster on CPU: DESIGN.md, section 5
 
     def forward(self, x: Tensor) -> Tensor:  # [batch, 3, height, width] -> [batch, classes]
         y = self.blocks(self.conv(x.contiguous(memory_format=torch.channels_last)))
