@@ -3,7 +3,7 @@
 import json
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,6 +25,8 @@ class TrialRecord:
     epochs: int  # trained
     seconds: float
     validation: dict[str, float]  # means over replicates at the end, for the search
+    files: list[str] = field(default_factory=lambda: ["predictions"])  # its .npz files; none if it diverged
+    details: dict[str, Any] = field(default_factory=dict)  # of early stopping: curves, epochs kept, steps
 
     @property
     def setting(self) -> dict[str, float]:
@@ -37,10 +39,28 @@ class StudyFolder:
     """Reads and writes a study's folder; every file is written whole or not at all, and none is read with pickle."""
 
     path: Path
+    shares_trials: bool = False  # with the study of the folder above: equal trials serve both
+
+    @classmethod
+    def of(cls, path: Path, study: str | None = None) -> "StudyFolder":
+        """The folder of a study; in a folder that holds another study, a subfolder of its own that shares its trials.
+
+        Without a study's name: the folder as it is.
+        """
+        folder = cls(path)
+        if folder.exists() and study is not None and folder.read_study()["config"]["study"] != study:
+            return cls(path / study, shares_trials=True)
+        above = folder.exists() and not folder.trials.exists() and cls(path.parent).exists()
+        return cls(path, shares_trials=above)
 
     @property
     def _study_file(self) -> Path:
         return self.path / "study.json"
+
+    @property
+    def trials(self) -> Path:
+        """Where all trials are."""
+        return (self.path.parent if self.shares_trials else self.path) / "trials"
 
     def exists(self) -> bool:
         """Whether a study has been started here."""
@@ -60,31 +80,33 @@ class StudyFolder:
 
     def trial_path(self, spec: TrialSpec) -> Path:
         """Where a trial's files go."""
-        return self.path / "trials" / spec.key
+        return self.trials / spec.key
 
     def find(self, spec: TrialSpec) -> TrialRecord | None:
         """The record of that trial, if it has ended and its predictions are there."""
-        path = self.trial_path(spec)
+        return self._ended(self.trial_path(spec))
+
+    def _ended(self, path: Path) -> TrialRecord | None:
         if not (path / "trial.json").exists():
             return None
         record = TrialRecord(**_read_json(path / "trial.json"))
-        return record if record.status == "diverged" or (path / "predictions.npz").exists() else None
+        return record if all((path / f"{name}.npz").exists() for name in record.files) else None
 
-    def finish(self, spec: TrialSpec, record: TrialRecord, predictions: Predictions | None) -> None:
-        """Keep a trial that ended; its checkpoint is of no more use."""
+    def finish(self, spec: TrialSpec, record: TrialRecord, predictions: Mapping[str, Predictions]) -> None:
+        """Keep a trial that ended, with its predictions by name; its checkpoint is of no more use."""
         path = self.trial_path(spec)
-        if predictions is not None:
-            predictions.save(path / "predictions.npz")
-        write_json(path / "trial.json", record.__dict__)
+        for name, found in predictions.items():
+            found.save(path / f"{name}.npz")
+        write_json(path / "trial.json", record.__dict__ | {"files": [*predictions]})
         (path / "checkpoint.pt").unlink(missing_ok=True)
 
     def ended_trials(self, phase: Phase) -> Iterator[tuple[TrialRecord, Path]]:
-        """All trials of a phase that ended, by setting, with the path of their predictions."""
+        """All trials of a phase that ended, by setting, each with its folder."""
         found = []
-        for file in sorted((self.path / "trials").glob(f"{phase}-*/trial.json")):
-            record = TrialRecord(**_read_json(file))
-            if record.status == "diverged" or (file.parent / "predictions.npz").exists():
-                found.append((record, file.parent / "predictions.npz"))
+        for file in sorted(self.trials.glob(f"{phase}-*/trial.json")):
+            record = self._ended(file.parent)
+            if record is not None:
+                found.append((record, file.parent))
         yield from sorted(found, key=lambda item: (sorted(item[0].setting.items()), item[0].identity["replicates"]))
 
     def save_checkpoint(self, spec: TrialSpec, state: Mapping[str, Any]) -> None:
@@ -93,6 +115,12 @@ class StudyFolder:
         path.mkdir(parents=True, exist_ok=True)
         torch.save(dict(state), path / "checkpoint.tmp")
         (path / "checkpoint.tmp").replace(path / "checkpoint.pt")
+
+    def save_weights(self, spec: TrialSpec, rule: str, weights: Mapping[str, Mapping[str, torch.Tensor]]) -> None:
+        """Keep what a stopping rule chose, by `replicate/member`; `torch.load(…, weights_only=True)` reads it."""
+        path = self.trial_path(spec)
+        path.mkdir(parents=True, exist_ok=True)
+        torch.save({name: dict(state) for name, state in weights.items()}, path / f"weights-{rule}.pt")
 
     def load_checkpoint(self, spec: TrialSpec) -> dict[str, Any] | None:
         """A running trial's last state; a damaged one is left aside with a warning, and the trial starts anew."""

@@ -76,9 +76,10 @@ def cyclic_holdout(labels: np.ndarray, members: int, holdout: Holdout, rng: np.r
 
 
 def _check_classes(mask: np.ndarray, labels: np.ndarray, fraction: float) -> None:
+    there = np.bincount(labels) > 0
     for side, points in (("holdout", mask), ("training data", ~mask)):
         for member, kept in enumerate(points):
-            missing = np.setdiff1d(labels, labels[kept])
+            missing = np.flatnonzero(there & (np.bincount(labels[kept], minlength=len(there)) == 0))
             if len(missing):
                 advice = "larger" if side == "holdout" else "smaller"
                 raise UserError(

@@ -3,14 +3,16 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from ensgap.holdout import Holdout
 from ensgap.stack import Precision
+from ensgap.stopping import Stopping
 from ensgap.train import TrainConfig
 
-Phase = Literal["search", "test"]
+FastInit = Literal["gaussian_0.1", "gaussian_0.5", "sign"]
+Phase = Literal["search", "test", "holdout"]
 FIRST_TEST_REPLICATE = 1000
 """Test replicates are numbered from here: fresh seeds, so that what selection saw does not favour what it selected."""
 
@@ -20,7 +22,9 @@ class TrialSpec:
     """One setting, trained as a stack of its replicates."""
 
     task: str
-    phase: Phase  # "search": train beside a holdout; "test": train on the whole pool, then meet the test data
+    phase: Phase
+    """search: train beside a holdout; test: train on the whole pool, then meet the test data; holdout: both at once,
+    for what is decided on the holdout after or while training."""
     setting: Mapping[str, float]
     members: int
     replicates: tuple[int, ...]
@@ -29,18 +33,49 @@ class TrialSpec:
     holdout: Holdout | None  # none in the test phase, which trains on the whole pool
     train_fraction: float = 1.0  # the share of the pool that there was
     precision: Precision = "float32"
+    stopping: Stopping | None = None  # none: trained to the last epoch
+    fast_weights: FastInit | None = None  # a BatchEnsemble with this initialisation; none: a deep ensemble
 
     def identity(self) -> dict[str, Any]:
-        """Everything about it, as JSON."""
-        return asdict(self) | {"setting": dict(self.setting), "replicates": list(self.replicates)}
+        """Everything about it, as JSON; what it does not have is left out."""
+        found = asdict(self) | {"setting": dict(self.setting), "replicates": list(self.replicates)}
+        if self.stopping is not None:
+            found["stopping"]["rules"] = list(self.stopping.rules)
+        return {name: value for name, value in found.items() if value is not None or name == "holdout"}
 
     @property
     def key(self) -> str:
         """A readable folder name that no other trial has."""
         digest = hashlib.sha256(json.dumps(self.identity(), sort_keys=True).encode()).hexdigest()[:10]
-        return "-".join([self.phase, describe_setting(self.setting), digest])
+        return "-".join([self.phase, describe_point(self.to_point()), digest])
+
+    def to_point(self) -> dict[str, Any]:
+        """What sets it apart from the other trials of its study, as a Tune configuration."""
+        point: dict[str, Any] = dict(self.setting) | {"replicates": list(self.replicates)}
+        if self.phase == "holdout":
+            assert self.holdout is not None
+            point |= {"holdout": self.holdout.order, "val_fraction": self.holdout.fraction}
+            point |= {"fast_weights": self.fast_weights or "none"}
+        return point
+
+    def at_point(self, point: Mapping[str, Any]) -> "TrialSpec":
+        """The trial of a Tune configuration that is otherwise like this one."""
+        spec = replace(self, setting=setting_of(point), replicates=tuple(point.get("replicates", self.replicates)))
+        if self.phase == "holdout":
+            init = None if point["fast_weights"] == "none" else point["fast_weights"]
+            spec = replace(spec, holdout=Holdout(point["holdout"], point["val_fraction"]), fast_weights=init)
+        return spec
 
 
-def describe_setting(setting: Mapping[str, float]) -> str:
-    """A setting as a short name: `weight_decay=0.001`."""
-    return ",".join(f"{name}={value:.4g}" for name, value in sorted(setting.items()))
+def setting_of(point: Mapping[str, Any]) -> dict[str, float]:
+    """The hyperparameters of a Tune configuration."""
+    others = ("replicates", "holdout", "val_fraction", "fast_weights")
+    return {name: value for name, value in point.items() if name not in others}
+
+
+def describe_point(point: Mapping[str, Any]) -> str:
+    """A Tune configuration as a short name: `weight_decay=0.001`."""
+    shown = setting_of(point) | {name: point[name] for name in ("holdout", "val_fraction") if name in point}
+    text = ",".join(f"{name}={value:.4g}" for name, value in sorted(shown.items()))
+    fast = point.get("fast_weights", "none")
+    return text if fast == "none" else f"{text},{fast}"

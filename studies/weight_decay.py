@@ -4,8 +4,8 @@ python studies/weight_decay.py --task digits
 """
 
 from ensgap.cli import main
-from ensgap.config import StudyConfig
-from ensgap.search.study import run
+from ensgap.plans.weight_decay import WeightDecayConfig
+from ensgap.search.weight_decay import run
 
 if __name__ == "__main__":
-    main(StudyConfig, run)
+    main(WeightDecayConfig, run)

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from ensgap.cli import command_line, main, parse
-from ensgap.config import StudyConfig
 from ensgap.errors import UserError
+from ensgap.plans.weight_decay import WeightDecayConfig
 from tests.conftest import run_study
 
 
@@ -15,18 +15,18 @@ def test_flags_become_a_configuration() -> None:
     line = (
         "--task digits --grid 0 1e-3 --holdout overlapping --search optuna --num-samples 20 --out x --resume --lr 0.2"
     )
-    config = parse(StudyConfig, line.split())
-    expected = StudyConfig(
+    config = parse(WeightDecayConfig, line.split())
+    expected = WeightDecayConfig(
         grid=(0.0, 1e-3), holdout="overlapping", search="optuna", num_samples=20, out=Path("x"), resume=True, lr=0.2
     )
     assert config == expected
-    assert parse(StudyConfig, []) == StudyConfig()
+    assert parse(WeightDecayConfig, []) == WeightDecayConfig()
 
 
 @pytest.mark.parametrize("line", ["--epochs x", "--epoch 3", "--search bayes", "--grid", "--members 1.5", "stray"])
 def test_a_bad_flag_is_one_line_and_status_2(line: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
-        parse(StudyConfig, line.split())
+        parse(WeightDecayConfig, line.split())
     assert stopped.value.code == 2
     assert len(capsys.readouterr().err.strip().splitlines()) == 1
 
@@ -34,12 +34,12 @@ def test_a_bad_flag_is_one_line_and_status_2(line: str, capsys: pytest.CaptureFi
 def test_a_user_error_is_one_line_and_status_2(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def refuse(config: StudyConfig) -> None:
+    def refuse(config: WeightDecayConfig) -> None:
         raise UserError("Do this instead.")
 
     monkeypatch.setattr(sys, "argv", ["studies/weight_decay.py", "--smoke"])
     with pytest.raises(SystemExit) as stopped:
-        main(StudyConfig, refuse)
+        main(WeightDecayConfig, refuse)
     assert stopped.value.code == 2
     assert capsys.readouterr().err == "weight_decay.py: Do this instead.\n"
 

@@ -14,9 +14,9 @@ from rich.table import Table
 
 from ensgap.bench.contest import Contest, Outcome, matmul_peak, run
 from ensgap.errors import UserError
-from ensgap.results import versions
 from ensgap.search.session import WORKER_ENVIRONMENT
 from ensgap.tasks import get_task
+from ensgap.versions import versions
 
 CONTESTS = (
     Contest("digits", 4, 1, 898, 1.0),

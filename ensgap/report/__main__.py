@@ -13,7 +13,7 @@ if __name__ == "__main__":
     parser.add_argument("folder", type=Path, help="a study's folder, such as reports/weight_decay-digits")
     folder = parser.parse_args().folder
     try:
-        write_report(StudyFolder(folder))
+        write_report(StudyFolder.of(folder))
     except UserError as error:
         print(f"ensgap.report: {error}", file=sys.stderr)
         sys.exit(2)

@@ -1,33 +1,34 @@
 """Writes all files of a report into a study's folder."""
 
 import base64
-import math
 from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, select_autoescape
 from markupsafe import Markup
 
 from ensgap.folder import StudyFolder, write_json
-from ensgap.report.content import report_tables, trials_table
-from ensgap.report.figures import draw_figures
-from ensgap.report.summary import headline, number, summary
-from ensgap.report.tables import Table, escape_markdown
-from ensgap.results import StudyResults, read_results
+from ensgap.report.report import Report
+from ensgap.report.style import save
+from ensgap.report.tables import escape_markdown
+from ensgap.report.weight_decay import weight_decay_report
+
+STUDIES = {"weight_decay": weight_decay_report}
 
 
-def write_report(folder: StudyFolder) -> StudyResults:
+def write_report(folder: StudyFolder) -> Report:
     """Compute everything from the saved predictions and write it."""
-    results = read_results(folder)
-    tables = report_tables(results)
-    for table in tables:
+    report = STUDIES[folder.read_study()["config"]["study"]](folder)
+    for table in (*report.tables, *report.appendix):
         _write(folder.path / "tables" / f"{table.name}.csv", table.csv())
         _write(folder.path / "tables" / f"{table.name}.tex", table.latex())
-    _write(folder.path / "trials.csv", trials_table(results).csv())
-    write_json(folder.path / "summary.json", summary(results))
-    figures = draw_figures(results, folder.path / "figures")
-    _write(folder.path / "report.md", _markdown(results, tables, figures))
-    _write(folder.path / "report.html", _html(results, tables, figures, folder.path / "figures"))
-    return results
+    for name, text in report.files.items():
+        _write(folder.path / name, text)
+    for figure in report.figures:
+        save(figure.figure, folder.path / "figures", figure.name)
+    write_json(folder.path / "summary.json", report.summary)
+    _write(folder.path / "report.md", _markdown(report))
+    _write(folder.path / "report.html", _html(report, folder.path / "figures"))
+    return report
 
 
 def _write(path: Path, text: str) -> None:
@@ -35,91 +36,25 @@ def _write(path: Path, text: str) -> None:
     path.write_text(text)
 
 
-def _title(results: StudyResults) -> str:
-    return f"Weight decay of a deep ensemble on {results.config['task']}"
-
-
-def _notes(results: StudyResults) -> list[str]:
-    """What a reader must know before believing the figures."""
-    data = results.study["data"]
-    assert isinstance(data, dict)
-    notes = list(data["notes"])
-    share = float(str(results.config["train_fraction"]))
-    if share < 1:
-        notes.append(f"Scaled down: {share:.4g} of the training pool was used ({data['pool']:,} points).")
-    diverged = [number(trial.weight_decay) for trial in results.trials if trial.diverged]
-    if diverged:
-        notes.append(f"Diverged, and so never selected: weight decay {', '.join(diverged)}.")
-    lost = [name for name, tested in results.test.items() if tested.diverged]
-    if lost:
-        notes.append("Some retrained ensembles diverged; the gap is over the replicates that both optima have.")
-    asked = int(str(results.config["test_replicates"]))
-    if results.pairs < asked and not lost:
-        notes.append(f"Unfinished: {results.pairs} of {asked} test replicates are there; continue with --resume.")
-    edge = max(trial.weight_decay for trial in results.trials)  # the other edge, 0, is the end of the road
-    for name, chosen in (("average member", results.h_ind), ("ensemble", results.h_ens)):
-        if chosen.weight_decay == edge:
-            notes.append(
-                f"The best weight decay for the {name}, {number(chosen.weight_decay)}, is the largest that was tried: "
-                "look further with a wider --grid."
-            )
-    if results.config.get("smoke"):
-        notes.append("This was a smoke run: it shows that everything works, and its figures mean nothing.")
-    return notes
-
-
-def _facts(results: StudyResults) -> list[tuple[str, str]]:
-    config = results.config
-    data = results.study["data"]
-    assert isinstance(data, dict)
-    names = (
-        "task",
-        "members",
-        "replicates",
-        "test_replicates",
-        "epochs",
-        "lr",
-        "train_fraction",
-        "val_fraction",
-        "holdout",
-        "search",
-        "seed",
-    )
-    facts = [("training pool", f"{data['pool']:,} points"), ("test data", f"{data['test']:,} points")]
-    facts += [(name.replace("_", " "), str(config[name])) for name in names]
-    versions = results.study["versions"]
-    assert isinstance(versions, dict)
-    facts.append(("versions", ", ".join(f"{name} {version}" for name, version in versions.items())))
-    return facts
-
-
-def _markdown(results: StudyResults, tables: list[Table], figures: list[tuple[str, str]]) -> str:
-    parts = [f"# {_title(results)}", headline(results), *(f"> {note}" for note in _notes(results))]
-    parts += [f"![{caption}](figures/{name}.png)\n\n*{caption}*" for name, caption in figures[:2]]
-    parts += [f"{escape_markdown(table.caption)}\n\n{table.markdown()}" for table in tables]
-    parts += [f"![{caption}](figures/{name}.png)\n\n*{caption}*" for name, caption in figures[2:]]
-    parts += ["## How it was made", "\n".join(f"- {name}: {value}" for name, value in _facts(results))]
-    parts += [f"```\n{results.study['command']}\n```"]
+def _markdown(report: Report) -> str:
+    figures = [f"![{f.caption}](figures/{f.name}.png)\n\n*{f.caption}*" for f in report.figures]
+    tables = [f"{escape_markdown(table.caption)}\n\n{table.markdown()}" for table in report.tables]
+    appendix = [f"{escape_markdown(table.caption)}\n\n{table.markdown()}" for table in report.appendix]
+    parts = [f"# {report.title}", report.headline, *(f"> {note}" for note in report.notes)]
+    parts += [*figures[:2], *tables, *figures[2:], *appendix]
+    parts += ["## How it was made", "\n".join(f"- {name}: {value}" for name, value in report.facts)]
+    parts += [f"```\n{report.command}\n```"]
     return "\n\n".join(parts) + "\n"
 
 
-def _html(results: StudyResults, tables: list[Table], figures: list[tuple[str, str]], folder: Path) -> str:
+def _html(report: Report, folder: Path) -> str:
     environment = Environment(loader=PackageLoader("ensgap.report"), autoescape=select_autoescape())
-    gap = results.gap["nll"]
     images = [
-        (caption, "data:image/png;base64," + base64.b64encode((folder / f"{name}.png").read_bytes()).decode())
-        for name, caption in figures
+        (f.caption, "data:image/png;base64," + base64.b64encode((folder / f"{f.name}.png").read_bytes()).decode())
+        for f in report.figures
     ]
-    return environment.get_template("page.html").render(
-        title=_title(results),
-        headline=headline(results),
-        notes=_notes(results),
-        h_ind=number(results.h_ind.weight_decay),
-        h_ens=number(results.h_ens.weight_decay),
-        gap=f"{gap.mean:+.4f}",
-        interval="" if math.isnan(gap.sem) else f"95% interval {gap.low:+.4f} to {gap.high:+.4f}",
-        figures=images,
-        tables=[(table.name, Markup(table.html())) for table in tables],
-        facts=_facts(results),
-        command=str(results.study["command"]),
+    tables, appendix = (
+        [(table.name, Markup(table.html())) for table in group] for group in (report.tables, report.appendix)
     )
+    page = environment.get_template("page.html")
+    return page.render(report=report, figures=images, tables=tables, appendix=appendix)

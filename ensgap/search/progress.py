@@ -8,14 +8,17 @@ from ray import tune
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from ensgap.spec import describe_setting
+from ensgap.spec import describe_point
+
+NAMES = {"avg_member_nll": "avg member", "ensemble_nll": "ensemble"}
 
 
 class SearchProgress(tune.Callback):
-    """Counts epochs of all trials, and shows the best NLLs so far."""
+    """Counts epochs of all trials (whole trials, where nobody knows when they stop), and shows the best NLLs so far."""
 
-    def __init__(self, phase: str, trials: int, epochs: int) -> None:
-        self.phase, self.trials, self.epochs = phase, trials, epochs
+    def __init__(self, phase: str, trials: int, epochs: int | None) -> None:
+        self.phase, self.trials, self.epochs = phase, trials, epochs or 1
+        self.counts_epochs = epochs is not None
         self.ended = 0
         self.epoch_of: dict[str, int] = {}
         self.best: dict[str, tuple[float, str]] = {}
@@ -24,7 +27,7 @@ class SearchProgress(tune.Callback):
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
-            TextColumn("epochs"),
+            TextColumn("epochs" if self.counts_epochs else "trials"),
             TimeElapsedColumn(),
             TimeRemainingColumn(),
             TextColumn("{task.fields[best]}"),
@@ -32,7 +35,7 @@ class SearchProgress(tune.Callback):
             transient=True,
             disable=not self.live,
         )
-        self.row = self.bar.add_task(phase, total=trials * epochs, best="")
+        self.row = self.bar.add_task(phase, total=trials * self.epochs, best="")
 
     def __getstate__(self) -> dict[str, Any]:
         """Tune pickles its callbacks; a bar on a screen cannot be."""
@@ -52,28 +55,25 @@ class SearchProgress(tune.Callback):
     ) -> None:
         """Move the bar; when the trial is done, count it."""
         done = bool(result["done"])
-        self.epoch_of[trial.trial_id] = self.epochs if done else int(result["epoch"])
+        self.epoch_of[trial.trial_id] = self.epochs if done else int(result["epoch"]) * self.counts_epochs
         if done:
             self.ended += 1
-            self._note(describe_setting(setting_of(trial.config)), result)
+            self._note(describe_point(trial.config.get("point", trial.config)), result)
         self.bar.update(self.row, completed=sum(self.epoch_of.values()), best=self._best_so_far())
 
     def _note(self, setting: str, result: dict[str, Any]) -> None:
         outcome = "diverged" if result["diverged"] else ""
-        if not result["diverged"] and self.phase == "search":
-            for name in ("avg_member_nll", "ensemble_nll"):
-                self.best[name] = min(self.best.get(name, (float("inf"), "")), (result[name], setting))
-            outcome = f"avg member NLL {result['avg_member_nll']:.4f}, ensemble NLL {result['ensemble_nll']:.4f}"
+        if not result["diverged"] and self.phase != "test":
+            found = {name: result[name] for name in NAMES if name in result}
+            outcome = ", ".join(f"{NAMES[name]} NLL {value:.4f}" for name, value in found.items())
+            if self.phase == "search":
+                for name, value in found.items():
+                    self.best[name] = min(self.best.get(name, (float("inf"), "")), (value, setting))
+            if not self.counts_epochs:
+                outcome += f" after {result['epoch']} epochs"
         if not self.live:
             line = f"{self.phase} {self.ended}/{self.trials}  {setting}  {outcome}"
             print(line.rstrip(), file=sys.stderr, flush=True)
 
     def _best_so_far(self) -> str:
-        names = {"avg_member_nll": "member", "ensemble_nll": "ensemble"}
-        return "  ".join(f"best {names[n]} {value:.4f} at {setting}" for n, (value, setting) in self.best.items())
-
-
-def setting_of(config: dict[str, Any]) -> dict[str, float]:
-    """The hyperparameters of a Tune trial's configuration."""
-    point = config.get("point", config)
-    return {name: value for name, value in point.items() if name != "replicates"}
+        return "  ".join(f"best {NAMES[n]} {value:.4f} at {setting}" for n, (value, setting) in self.best.items())

@@ -4,8 +4,10 @@ import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from ensgap import metrics
 from ensgap.folder import Status, StudyFolder, TrialRecord
@@ -14,9 +16,9 @@ from ensgap.points import Points
 from ensgap.predictions import Predictions
 from ensgap.seeds import INIT, ORDER, member_generators
 from ensgap.spec import TrialSpec
-from ensgap.stack import Kernels, OptimizerConfig
+from ensgap.stack import Kernels, OptimizerConfig, Stack
 from ensgap.tasks import Task
-from ensgap.train import Training
+from ensgap.train import Epoch, Training
 
 CHECKPOINT_SECONDS = 20.0
 OBJECTIVES = ("avg_member_nll", "ensemble_nll")
@@ -26,7 +28,7 @@ HOPELESS = 100.0
 
 @dataclass
 class TrialRun:
-    """A trial on its way; `test` is given only in the test phase, so that a search cannot see it."""
+    """A trial on its way; a search gets no `test`, so that it cannot see it."""
 
     spec: TrialSpec
     task: Task
@@ -39,22 +41,15 @@ class TrialRun:
     seconds: float = field(default=0.0, init=False)
 
     def __post_init__(self) -> None:
-        spec, stack = self.spec, len(self.spec.replicates) * self.spec.members
+        spec = self.spec
         if spec.holdout is None:
             self.held = torch.zeros(len(spec.replicates), spec.members, len(self.pool), dtype=torch.bool)
         else:
             self.held = replicate_holdouts(self.pool.labels, spec.seed, spec.replicates, spec.members, spec.holdout)
-        train_index = torch.stack([kept.nonzero().squeeze(1) for kept in ~self.held.flatten(0, 1)])
-        optimizer = OptimizerConfig(
-            spec.train.optimizer,
-            lr=[spec.train.lr] * stack,
-            weight_decay=[spec.setting["weight_decay"]] * stack,
-            momentum=spec.train.momentum,
-        )
-        generators = member_generators(spec.seed, spec.replicates, spec.members, INIT)
+        train_index = _places(~self.held.flatten(0, 1))
         pool = self.pool.to(self.device)
         self.training = Training(
-            self.task.stack(generators, optimizer, self.device, self.kernels, spec.precision),
+            self._stack(),
             pool,
             train_index,
             spec.train,
@@ -63,8 +58,18 @@ class TrialRun:
         )
         saved = self.folder.load_checkpoint(spec)
         if saved is not None and saved["stack"] == type(self.training.stack).__name__:
-            self.training.load_state_dict(saved["training"])
-            self.seconds = saved["seconds"]
+            self.load_state_dict(saved)
+
+    def _stack(self) -> Stack:
+        spec, stack = self.spec, len(self.spec.replicates) * self.spec.members
+        optimizer = OptimizerConfig(
+            spec.train.optimizer,
+            lr=[spec.train.lr] * stack,
+            weight_decay=[spec.setting["weight_decay"]] * stack,
+            momentum=spec.train.momentum,
+        )
+        generators = member_generators(spec.seed, spec.replicates, spec.members, INIT)
+        return self.task.stack(generators, optimizer, self.device, self.kernels, spec.precision)
 
     def reports(self, every: int) -> Iterator[dict[str, float]]:
         """Train to the end, yielding the figures of every so many epochs; the last item has `done`, and what it
@@ -72,56 +77,105 @@ class TrialRun:
         """
         clock = checkpointed = time.perf_counter()
         for epoch in self.training.epochs():
-            last = epoch.diverged or epoch.epoch == self.spec.train.epochs
-            if not last and epoch.epoch % every:
+            last = epoch.diverged or self.is_last(epoch)
+            if not (last or self.wants_to_see(epoch, every)):
                 continue
-            figures: dict[str, float] = {}
-            predictions = None
-            if not epoch.diverged and (last or self.spec.phase == "search"):
-                predictions = self.predict()
-                figures = {name: float(values.mean()) for name, values in metrics.evaluate(predictions).items()}
+            figures = {} if epoch.diverged else self.evaluate(last)
             diverged = epoch.diverged or not all(math.isfinite(value) for value in figures.values())
             if diverged:
                 figures = dict.fromkeys(OBJECTIVES, HOPELESS)
+            done = diverged or last or self.has_stopped()
             now = time.perf_counter()
             self.seconds, clock = self.seconds + now - clock, now
-            if last or diverged:
-                self._finish(None if diverged else predictions, figures, epoch.epoch)
+            if done:
+                self._finish(diverged, figures, epoch.epoch)
             elif now - checkpointed >= self.checkpoint_seconds:
-                state = {
-                    "training": self.training.state_dict(),
-                    "seconds": self.seconds,
-                    "stack": type(self.training.stack).__name__,
-                }
-                self.folder.save_checkpoint(self.spec, state)
+                self.folder.save_checkpoint(self.spec, self.state_dict())
                 checkpointed = now
             yield figures | {
                 "epoch": epoch.epoch,
                 "train_nll": float(epoch.train_nll.mean()),
                 "diverged": diverged,
-                "done": last or diverged,
+                "done": done,
             }
-            if diverged:
+            if done:
                 return
 
-    def predict(self) -> Predictions:
-        """The stack's predictions at its held-out points, or at the test points if it has some."""
-        spec, ensembles = self.spec, len(self.spec.replicates)
-        if self.test is None:
-            points = self.training.points
-            index = torch.stack([held.any(0).nonzero().squeeze(1) for held in self.held])  # [ensembles, points]
-            held = self.held.gather(2, index.unsqueeze(1).expand(-1, spec.members, -1))
-        else:
-            points = self.test.to(self.device)
-            index = torch.arange(len(points)).repeat(ensembles, 1)
-            held = torch.ones(ensembles, spec.members, len(points), dtype=torch.bool)
-        logits = self.training.predict(points, index.repeat_interleave(spec.members, dim=0))
-        return Predictions(
-            logits.unflatten(0, (ensembles, spec.members)), points.labels.cpu()[index], held, index, spec.identity()
-        )
+    def is_last(self, epoch: Epoch) -> bool:
+        """Whether training ends here in any case."""
+        return epoch.epoch == self.spec.train.epochs
 
-    def _finish(self, predictions: Predictions | None, figures: dict[str, float], epochs: int) -> None:
-        validation = figures if self.spec.phase == "search" and predictions is not None else {}
-        status: Status = "diverged" if predictions is None else "finished"
-        record = TrialRecord(self.spec.identity(), status, epochs, self.seconds, validation)
+    def wants_to_see(self, epoch: Epoch, every: int) -> bool:
+        """Whether to evaluate after this epoch."""
+        return epoch.epoch % every == 0
+
+    def has_stopped(self) -> bool:
+        """Whether to end before the last epoch."""
+        return False
+
+    def evaluate(self, last: bool) -> dict[str, float]:
+        """The figures to report, means over replicates; in the test phase only at the end."""
+        if self.spec.phase == "test":
+            if not last:
+                return {}
+            predictions = self.predict_test()
+        else:
+            predictions = self.predict_holdout()
+        self.last_seen = predictions
+        return {name: float(values.mean()) for name, values in metrics.evaluate(predictions).items()}
+
+    def results(self) -> tuple[dict[str, Predictions], dict[str, Any]]:
+        """What to keep of the whole trial: predictions by name, and details for its record."""
+        if self.spec.phase == "holdout":
+            return {"holdout": self.last_seen, "test": self.predict_test()}, {}
+        return {"predictions": self.last_seen}, {}
+
+    def predict_holdout(self) -> Predictions:
+        """Every member at its own held-out points; where another member holds a point out, its logits are zeros."""
+        index = _places(self.held.any(1))  # [ensembles, points]
+        held = self.held.gather(2, index.unsqueeze(1).expand(-1, self.spec.members, -1))
+        own = self.training.predict(self.training.points, _places(self.held.flatten(0, 1)))
+        logits = own.new_zeros(*held.shape, own.shape[-1])
+        logits[held] = own.flatten(0, 1)
+        return self._predictions(logits, index, held, self.training.points)
+
+    def predict_test(self) -> Predictions:
+        """All members at the test points."""
+        assert self.test is not None
+        points = self.test.to(self.device)
+        return self._everywhere(points, torch.ones(*self.held.shape[:2], len(points), dtype=torch.bool))
+
+    def predict_pool(self) -> Predictions:
+        """All members at all points of the pool, those they trained on and those they held out."""
+        return self._everywhere(self.training.points, self.held)
+
+    def _everywhere(self, points: Points, held: Tensor) -> Predictions:
+        ensembles, members = held.shape[:2]
+        index = torch.arange(len(points)).repeat(ensembles, 1)
+        logits = self.training.predict(points, index.repeat_interleave(members, dim=0))
+        return self._predictions(logits.unflatten(0, (ensembles, members)), index, held, points)
+
+    def _predictions(self, logits: Tensor, index: Tensor, held: Tensor, points: Points) -> Predictions:
+        return Predictions(logits, points.labels.cpu()[index], held, index, self.spec.identity())
+
+    def _finish(self, diverged: bool, figures: dict[str, float], epochs: int) -> None:
+        predictions, details = ({}, {}) if diverged else self.results()
+        status: Status = "diverged" if diverged else "finished"
+        validation = {} if diverged or self.spec.phase == "test" else figures
+        record = TrialRecord(self.spec.identity(), status, epochs, self.seconds, validation, details=details)
         self.folder.finish(self.spec, record, predictions)
+
+    def state_dict(self) -> dict[str, Any]:
+        """For a checkpoint."""
+        stack = type(self.training.stack).__name__
+        return {"training": self.training.state_dict(), "seconds": self.seconds, "stack": stack}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        self.training.load_state_dict(state["training"])
+        self.seconds = state["seconds"]
+
+
+def _places(mask: Tensor) -> Tensor:  # bool [rows, points] -> [rows, places]
+    """Where each row is true; equally often in all rows."""
+    return mask.nonzero()[:, 1].view(len(mask), -1)

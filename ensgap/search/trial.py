@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -11,18 +11,13 @@ from ray import tune
 from ensgap.folder import StudyFolder
 from ensgap.points import Points
 from ensgap.search.run import HOPELESS, OBJECTIVES, TrialRun
+from ensgap.search.stopping_run import StoppingRun
 from ensgap.spec import TrialSpec
 from ensgap.stack import Kernels
 from ensgap.tasks import Task
 
 REPORTS = 10
 """How many times a trial reports while it trains."""
-
-
-def trial_spec(base: TrialSpec, config: dict[str, Any]) -> TrialSpec:
-    """The spec of a Tune configuration: its setting and, where it names them, its replicates."""
-    setting = {name: value for name, value in config.items() if name != "replicates"}
-    return replace(base, setting=setting, replicates=tuple(config.get("replicates", base.replicates)))
 
 
 @dataclass(frozen=True)
@@ -57,7 +52,7 @@ class Trial(tune.Trainable):
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         """Begin the next trial in this process."""
-        spec = trial_spec(self.base, new_config.get("point", new_config))
+        spec = self.base.at_point(new_config.get("point", new_config))
         self.running = self._reports(spec)
         return True
 
@@ -65,7 +60,8 @@ class Trial(tune.Trainable):
         record = self.folder.find(spec)
         if record is None:
             device = torch.device("cuda" if self.machine.gpu else "cpu")
-            run = TrialRun(spec, self.task, self.pool, self.test, self.folder, device, self.machine.kernels)
+            kind = TrialRun if spec.stopping is None else StoppingRun
+            run = kind(spec, self.task, self.pool, self.test, self.folder, device, self.machine.kernels)
             yield from run.reports(every=max(1, spec.train.epochs // REPORTS))
         else:
             figures = dict.fromkeys(OBJECTIVES, HOPELESS) | record.validation

@@ -13,10 +13,10 @@ from ensgap.errors import UserError
 from ensgap.folder import StudyFolder
 from ensgap.points import Points
 from ensgap.search.interrupt import orderly_interrupts
-from ensgap.search.progress import SearchProgress, setting_of
+from ensgap.search.progress import SearchProgress
 from ensgap.search.session import LocalRay
 from ensgap.search.trial import Machine, Trial
-from ensgap.spec import TrialSpec, describe_setting
+from ensgap.spec import TrialSpec, describe_point
 from ensgap.stack import Kernels
 from ensgap.tasks import Task
 
@@ -32,11 +32,10 @@ class Runner:
     kernels: Kernels = "auto"
 
     def run_grid(self, specs: Sequence[TrialSpec], test: Points | None = None) -> None:
-        """Train the specs that the folder does not have yet; they differ in setting and replicates only."""
+        """Train the specs that the folder does not have yet; they differ in what a point has only."""
         pending = [spec for spec in specs if self.folder.find(spec) is None]
         if pending:
-            points = [dict(spec.setting) | {"replicates": list(spec.replicates)} for spec in pending]
-            space = {"point": tune.grid_search(points)}
+            space = {"point": tune.grid_search([spec.to_point() for spec in pending])}
             self._fit(pending[0], len(pending), test, param_space=space, num_samples=1)
         self.require(specs)
 
@@ -69,7 +68,7 @@ class Runner:
         self.ray.start()
         logging.getLogger("ray.tune").setLevel(logging.ERROR)
         folder = StudyFolder(self.folder.path.resolve())
-        progress = SearchProgress(base.phase, trials, base.train.epochs)
+        progress = SearchProgress(base.phase, trials, base.train.epochs if base.stopping is None else None)
         with progress, warnings.catch_warnings(action="ignore"), orderly_interrupts():
             shared = tune.with_parameters(
                 Trial,
@@ -102,4 +101,4 @@ class Runner:
 
 
 def _trial_name(trial: Any) -> str:
-    return f"{describe_setting(setting_of(trial.config))}-{trial.trial_id}"
+    return f"{describe_point(trial.config.get('point', trial.config))}-{trial.trial_id}"

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ensgap.config import StudyConfig
-from ensgap.search.study import weight_decay_study
+from ensgap.plans.weight_decay import WeightDecayConfig
+from ensgap.search.weight_decay import weight_decay_study
 from tests.made_data import make_all
 from tests.tasks.test_loaders import REAL, real_data
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 @pytest.mark.parametrize("task", ["cifar10", "nci1", "covertype", "ag_news"])
 def test_a_tiny_study(task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_all(tmp_path / "data", monkeypatch)
-    config = StudyConfig(
+    config = WeightDecayConfig(
         task=task,
         members=3,
         replicates=1,
@@ -40,7 +40,7 @@ def test_a_tiny_study(task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 @real_data
 def test_a_short_study_of_the_real_nci1_beats_chance_clearly(tmp_path: Path) -> None:
-    config = StudyConfig(
+    config = WeightDecayConfig(
         task="nci1",
         members=2,
         replicates=1,

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import torch
 
-from ensgap.config import StudyConfig
+from ensgap.plans.weight_decay import WeightDecayConfig
 from ensgap.points import TensorPoints
-from ensgap.search.study import weight_decay_study
+from ensgap.search.weight_decay import weight_decay_study
 from ensgap.tasks import TASKS, TaskData
 from ensgap.tasks import digits as digits_task
 from tests.conftest import GRID, STUDY, lines, run_study, start_study
@@ -131,7 +131,7 @@ def test_search_trials_get_no_test_points(tmp_path: Path, monkeypatch: pytest.Mo
         return TaskData(data.pool, GuardedPoints(test.inputs, test.labels, out, trials=3))
 
     monkeypatch.setitem(TASKS, "digits", type(real)(**{**real.__dict__, "load": load}))
-    results = weight_decay_study(StudyConfig(smoke=True, out=out))
+    results = weight_decay_study(WeightDecayConfig(smoke=True, out=out))
     assert ended(out, "test") >= 1
     assert len(results.trials) == 3
     with pytest.raises(AssertionError, match="must not see"):

@@ -1,9 +1,6 @@
 """The figures of a weight-decay study. Orange, dashed: average member and h*_ind. Blue, solid: ensemble and h*_ens."""
 
 import math
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import matplotlib
 import numpy as np
@@ -13,56 +10,39 @@ from matplotlib.figure import Figure
 
 from ensgap.gap import Array, Estimate
 from ensgap.metrics import METRICS
-from ensgap.report.summary import number
-from ensgap.results import SettingFigures, StudyResults
+from ensgap.report.report import NamedFigure
+from ensgap.report.style import ENS, IND, NAMES, STYLE, canvas, number
+from ensgap.results.weight_decay import SettingFigures, StudyResults
 
-IND, ENS = "#D55E00", "#0072B2"
 SIZES = LinearSegmentedColormap.from_list("sizes", [IND, "#B9B9B9", ENS])
-NAMES = {"nll": "NLL (nats)", "error": "Error (%)", "ece": "ECE"}
-STYLE: Any = {
-    "font.size": 10,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.alpha": 0.25,
-    "legend.frameon": False,
-    "figure.dpi": 100,
-    "savefig.dpi": 160,
-    "pdf.fonttype": 42,
-}
 
 
-def draw_figures(results: StudyResults, folder: Path) -> list[tuple[str, str]]:
-    """Write every figure as PNG and PDF; their names and captions, in reading order."""
-    folder.mkdir(parents=True, exist_ok=True)
-    figures: list[tuple[str, str, Callable[[StudyResults], Figure]]] = [
-        ("nll", f"Validation NLL. {BANDS}", lambda r: _sweep(r, "nll")),
-        ("gap", "The optimality gap on test data: a dot per replicate, the mean and its 95% interval.", _gap),
-        (
-            "size",
-            "Test NLL (± SEM) against the size of the ensemble, retrained at both optima: the lower line is the better "
-            "choice for an ensemble of that size.",
-            _size,
-        ),
-        ("error", f"Validation error. {BANDS}", lambda r: _sweep(r, "error")),
-        ("ece", f"Validation calibration error. {BANDS}", lambda r: _sweep(r, "ece")),
-        ("diversity", "What members disagree about, on validation data. " + SEM_NOTE, _diversity),
-    ]
+def draw_figures(results: StudyResults) -> list[NamedFigure]:
+    """Every figure, in reading order."""
     with matplotlib.rc_context(STYLE):
-        for name, _, draw in figures:
-            figure = draw(results)
-            figure.savefig(folder / f"{name}.png", metadata={"Software": None})
-            figure.savefig(folder / f"{name}.pdf", metadata={"CreationDate": None, "Producer": None, "Creator": None})
-    return [(name, caption) for name, caption, _ in figures]
+        return [
+            NamedFigure("nll", f"Validation NLL. {BANDS}", _sweep(results, "nll")),
+            NamedFigure(
+                "gap",
+                "The optimality gap on test data: a dot per replicate, the mean and its 95% interval.",
+                _gap(results),
+            ),
+            NamedFigure(
+                "size",
+                "Test NLL (± SEM) against the size of the ensemble, retrained at both optima: the lower line is the "
+                "better choice for an ensemble of that size.",
+                _size(results),
+            ),
+            NamedFigure("error", f"Validation error. {BANDS}", _sweep(results, "error")),
+            NamedFigure("ece", f"Validation calibration error. {BANDS}", _sweep(results, "ece")),
+            NamedFigure(
+                "diversity", "What members disagree about, on validation data. " + SEM_NOTE, _diversity(results)
+            ),
+        ]
 
 
 SEM_NOTE = "Bands: ± SEM over replicates, after taking out what a replicate's split does to all settings alike."
 BANDS = f"One line per ensemble size; the optima by NLL are marked. {SEM_NOTE}"
-
-
-def _canvas(width: float = 7.2, height: float = 4.2) -> tuple[Figure, Axes]:
-    figure = Figure(figsize=(width, height), layout="constrained")
-    return figure, figure.add_subplot()
 
 
 def _usable(results: StudyResults) -> list[SettingFigures]:
@@ -102,7 +82,7 @@ def within_replicate_sem(values: Array) -> Array:  # [settings, replicates] -> [
 
 
 def _sweep(results: StudyResults, metric: str) -> Figure:
-    figure, axes = _canvas()
+    figure, axes = canvas()
     settings = _usable(results)
     x, scale = _positions(settings), 100.0 if metric == "error" else 1.0
     curves = scale * np.stack([s.curves[metric] for s in settings])  # [settings, sizes, replicates]
@@ -147,7 +127,7 @@ def _zoom(axes: Axes, values: Array) -> None:
 
 
 def _diversity(results: StudyResults) -> Figure:
-    figure, axes = _canvas()
+    figure, axes = canvas()
     settings = _usable(results)
     x = _positions(settings)
     for name, label, color, style in (
@@ -197,7 +177,7 @@ def _gap(results: StudyResults) -> Figure:
 
 
 def _size(results: StudyResults) -> Figure:
-    figure, axes = _canvas(height=3.4)
+    figure, axes = canvas(height=3.4)
     for name, color, style, marker in (("ind", IND, "--", "v"), ("ens", ENS, "-", "^")):
         tested = results.test[name]
         mean = tested.curves["nll"].mean(-1)

@@ -1,14 +1,12 @@
-"""A study's figures, recomputed from the predictions in its folder: the left end of everything a report shows."""
+"""The figures of a weight-decay study, recomputed from the predictions in its folder."""
 
-import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import numpy as np
 
-from ensgap import __version__, metrics
+from ensgap import metrics
 from ensgap.errors import UserError
 from ensgap.folder import StudyFolder, TrialRecord
 from ensgap.gap import Array, Estimate, Selection, optimality_gap, select
@@ -53,6 +51,17 @@ class StudyResults:
         """How many replicates were tested at both optima."""
         return len(set(self.test["ind"].replicates) & set(self.test["ens"].replicates))
 
+    def cost(self) -> dict[str, float]:
+        """Seconds of training, and what two separate searches would have taken."""
+        search = sum(trial.seconds for trial in self.trials)
+        tested = {t.weight_decay: t.seconds for t in self.test.values()}
+        return {
+            "search_seconds": search,
+            "two_searches_seconds": 2 * search,
+            "test_seconds": sum(tested.values()),
+            "wall_seconds": float(str(self.study["seconds"])),
+        }
+
     @property
     def h_ind(self) -> SettingFigures:
         """The best setting for the average member."""
@@ -83,7 +92,7 @@ def _join(group: Sequence[tuple[TrialRecord, Path]]) -> SettingFigures:
         ids = record.identity["replicates"]
         new = [row for row, replicate in enumerate(ids) if replicate not in replicates]
         replicates += [ids[row] for row in new]
-        predictions = Predictions.load(path)
+        predictions = Predictions.load(path / "predictions.npz")
         for name, values in metrics.evaluate(predictions).items():
             figures.setdefault(name, []).append(values.numpy()[new])
         for name, values in metrics.size_curves(predictions).items():
@@ -142,14 +151,3 @@ def _paired(ind: SettingFigures, ens: SettingFigures) -> tuple[dict[str, Array],
         return {metric: side.figures[f"ensemble_{metric}"][rows] for metric in metrics.METRICS}
 
     return at(ind), at(ens)
-
-
-def versions() -> dict[str, str]:
-    """Of what the figures depend on."""
-    found = {"ensgap": __version__, "python": platform.python_version()}
-    for package in ("torch", "ray", "optuna", "numpy", "scikit-learn"):
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            found[package] = "not installed"
-    return found

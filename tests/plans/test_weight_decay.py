@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from ensgap.config import StudyConfig
 from ensgap.errors import UserError
+from ensgap.plans.plan import check_continues
+from ensgap.plans.weight_decay import WeightDecayConfig
 from ensgap.search.study import chosen_task
 from ensgap.tasks import get_task
 
@@ -15,32 +16,34 @@ DIGITS = get_task("digits")
 
 
 def test_the_tasks_defaults_fill_the_gaps() -> None:
-    plan = StudyConfig().plan(DIGITS)
+    plan = WeightDecayConfig().plan(DIGITS)
     assert (plan.members, plan.replicates, plan.train.epochs) == (8, 5, 40)
     assert plan.grid == DIGITS.defaults.grid
     assert plan.holdout.order == 8
     assert plan.out == Path("reports/weight_decay-digits")
-    assert StudyConfig(lr=0.3, epochs=7).plan(DIGITS).train == replace(DIGITS.defaults.train, lr=0.3, epochs=7)
+    assert WeightDecayConfig(lr=0.3, epochs=7).plan(DIGITS).train == replace(DIGITS.defaults.train, lr=0.3, epochs=7)
 
 
 def test_zero_is_always_in_the_grid_and_values_are_tried_once() -> None:
-    assert StudyConfig(grid=(1e-2, 1e-3, 1e-2)).plan(DIGITS).grid == (0.0, 1e-3, 1e-2)
-    plan = StudyConfig(num_samples=5).plan(DIGITS)
+    assert WeightDecayConfig(grid=(1e-2, 1e-3, 1e-2)).plan(DIGITS).grid == (0.0, 1e-3, 1e-2)
+    plan = WeightDecayConfig(num_samples=5).plan(DIGITS)
     assert plan.grid == (0.0, 3.162e-05, 0.0003162, 0.003162, 0.03162)
 
 
 def test_smoke_is_tiny_and_apart() -> None:
-    plan = StudyConfig(smoke=True, members=3).plan(DIGITS)
+    plan = WeightDecayConfig(smoke=True, members=3).plan(DIGITS)
     assert (plan.members, plan.replicates, plan.train.epochs, len(plan.grid)) == (3, 2, 2, 3)
     assert plan.out.name == "weight_decay-digits-smoke"
 
 
 def test_optuna_tries_the_grid_and_more() -> None:
-    assert StudyConfig(search="optuna").plan(DIGITS).num_samples == len(DIGITS.defaults.grid) + 16
+    assert WeightDecayConfig(search="optuna").plan(DIGITS).num_samples == len(DIGITS.defaults.grid) + 16
 
 
 def test_test_trials_cover_the_replicates_in_stacks_of_the_searchs_size() -> None:
-    groups = [spec.replicates for spec in StudyConfig(replicates=5, test_replicates=12).plan(DIGITS).test_trials(0.1)]
+    groups = [
+        spec.replicates for spec in WeightDecayConfig(replicates=5, test_replicates=12).plan(DIGITS).test_trials(0.1)
+    ]
     assert [len(g) for g in groups] == [5, 5, 2]
     assert sum(groups, ()) == tuple(range(1000, 1012))
 
@@ -70,14 +73,14 @@ def test_test_trials_cover_the_replicates_in_stacks_of_the_searchs_size() -> Non
 )
 def test_what_makes_no_sense_is_refused(flags: dict[str, Any], words: str) -> None:
     with pytest.raises(UserError, match=words):
-        StudyConfig(**flags).plan(DIGITS)
+        WeightDecayConfig(**flags).plan(DIGITS)
 
 
 def test_a_continued_study_may_grow_but_not_change() -> None:
-    plan = StudyConfig().plan(DIGITS)
-    plan.check_continues(StudyConfig(grid=(1e-3,), test_replicates=3, out=Path("x")).plan(DIGITS).to_json())
+    plan = WeightDecayConfig().plan(DIGITS)
+    check_continues(plan, WeightDecayConfig(grid=(1e-3,), test_replicates=3, out=Path("x")).plan(DIGITS).to_json())
     with pytest.raises(UserError, match=r"lr 0\.2, not 0\.1"):
-        plan.check_continues(StudyConfig(lr=0.2).plan(DIGITS).to_json())
+        check_continues(plan, WeightDecayConfig(lr=0.2).plan(DIGITS).to_json())
 
 
 def test_unknown_task() -> None:
@@ -88,16 +91,16 @@ def test_unknown_task() -> None:
 def test_the_papers_presets() -> None:
     expected = {"cifar10": (0.1, 100, 4), "nci1": (0.1, 200, 4), "covertype": (0.3, 100, 8), "ag_news": (0.1, 100, 8)}
     for name, (lr, epochs, members) in expected.items():
-        plan = StudyConfig(task=name, preset="paper").plan(get_task(name))
+        plan = WeightDecayConfig(task=name, preset="paper").plan(get_task(name))
         assert (plan.train.lr, plan.train.epochs, plan.members) == (lr, epochs, members)
         assert (plan.train.optimizer, plan.train.momentum, plan.train.schedule) == ("sgd", 0.9, "cosine")
         assert (plan.train.batch_size, plan.holdout.fraction, plan.holdout.order) == (128, 0.1, members)
-        assert StudyConfig(task=name, preset="paper", lr=0.5).plan(get_task(name)).train.lr == 0.5
+        assert WeightDecayConfig(task=name, preset="paper", lr=0.5).plan(get_task(name)).train.lr == 0.5
 
 
 def test_hidden_layers_are_an_option_of_the_mlp() -> None:
-    deeper = chosen_task(StudyConfig(task="covertype", hidden_layers=4))
+    deeper = chosen_task(WeightDecayConfig(task="covertype", hidden_layers=4))
     assert deeper.name == "covertype-4"
     assert sum(p.numel() for p in deeper.member(None).parameters()) == 3_216_391
     with pytest.raises(UserError, match="--hidden-layers is for covertype"):
-        chosen_task(StudyConfig(task="nci1", hidden_layers=4))
+        chosen_task(WeightDecayConfig(task="nci1", hidden_layers=4))

@@ -5,9 +5,9 @@ import math
 import numpy as np
 
 from ensgap.gap import Estimate, not_worse_than_best
-from ensgap.report.summary import cost, number
+from ensgap.report.style import number
 from ensgap.report.tables import Cell, Column, Table
-from ensgap.results import StudyResults
+from ensgap.results.weight_decay import StudyResults
 
 LEVELS = {"ensemble": "ensemble", "avg_member": "average member"}
 METRIC_COLUMNS = (Column("error", "Error (%)", 2, 100.0), Column("nll", "NLL"), Column("ece", "ECE"))
@@ -140,7 +140,7 @@ def _sizes(results: StudyResults) -> Table:
 
 
 def _cost(results: StudyResults) -> Table:
-    seconds = cost(results)
+    seconds = results.cost()
     titles = {
         "search_seconds": "one search, both optima",
         "two_searches_seconds": "the same as two separate searches",

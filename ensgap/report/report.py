@@ -1,0 +1,82 @@
+"""What a report is made of, whatever the study."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from ensgap.gap import Estimate
+from ensgap.report.tables import Table
+
+
+@dataclass(frozen=True)
+class NamedFigure:
+    """A figure with the name of its files and its caption."""
+
+    name: str
+    caption: str
+    figure: Figure
+
+
+@dataclass(frozen=True)
+class Card:
+    """A number to see first."""
+
+    title: str
+    value: str
+    below: str = ""
+    kind: str = ""  # "ind" or "ens" for their colours
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything that is written into a study's folder."""
+
+    title: str
+    headline: str
+    notes: Sequence[str]
+    cards: Sequence[Card]
+    tables: Sequence[Table]
+    figures: Sequence[NamedFigure]  # the first two stand above the tables
+    facts: Sequence[tuple[str, str]]
+    command: str
+    summary: Mapping[str, Any]
+    files: Mapping[str, str] = field(default_factory=dict)  # more of them, by name
+    appendix: Sequence[Table] = ()  # tables for the end of the page
+
+
+def data_notes(study: Mapping[str, Any]) -> list[str]:
+    """What a reader must know of the data before believing the figures."""
+    data, config = study["data"], study["config"]
+    notes = list(data["notes"])
+    share = float(config["train_fraction"])
+    if share < 1:
+        notes.append(f"Scaled down: {share:.4g} of the training pool was used ({data['pool']:,} points).")
+    if config.get("smoke"):
+        notes.append("This was a smoke run: it shows that everything works, and its figures mean nothing.")
+    return notes
+
+
+def facts(study: Mapping[str, Any], names: Sequence[str]) -> list[tuple[str, str]]:
+    """How it was made: sizes, the named parts of the configuration, versions."""
+    data, config = study["data"], study["config"]
+    found = [("training pool", f"{data['pool']:,} points"), ("test data", f"{data['test']:,} points")]
+    for name in names:
+        value = config[name]
+        text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+        found.append((name.replace("_", " "), text))
+    found.append(("versions", ", ".join(f"{name} {version}" for name, version in study["versions"].items())))
+    return found
+
+
+def json_estimate(estimate: Estimate, interval: bool) -> dict[str, Any]:
+    """An estimate for summary.json."""
+    found: dict[str, Any] = {"mean": json_number(estimate.mean), "sem": json_number(estimate.sem)}
+    return found | ({"ci95": [json_number(estimate.low), json_number(estimate.high)]} if interval else {})
+
+
+def json_number(value: float) -> float | None:
+    """A number that one replicate cannot give is null."""
+    return value if math.isfinite(value) else None

@@ -1,0 +1,42 @@
+"""How figures look: the same colours for the same thing everywhere, legible without colour."""
+
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+IND, ENS = "#D55E00", "#0072B2"
+"""Orange, dashed: average member, individual, h*_ind. Blue, solid: ensemble, joint, h*_ens."""
+NAMES = {"nll": "NLL (nats)", "error": "Error (%)", "ece": "ECE"}
+STYLE: Any = {
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.25,
+    "legend.frameon": False,
+    "figure.dpi": 100,
+    "savefig.dpi": 160,
+    "pdf.fonttype": 42,
+}
+
+
+def canvas(width: float = 7.2, height: float = 4.2) -> tuple[Figure, Axes]:
+    """A figure with one pair of axes."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    return figure, figure.add_subplot()
+
+
+def save(figure: Figure, folder: Path, name: str) -> None:
+    """As PNG and PDF, without dates, so that the same figure gives the same bytes."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with matplotlib.rc_context(STYLE):
+        figure.savefig(folder / f"{name}.png", metadata={"Software": None})
+        figure.savefig(folder / f"{name}.pdf", metadata={"CreationDate": None, "Producer": None, "Creator": None})
+
+
+def number(value: float) -> str:
+    """A setting's value, short: 0, 0.003, 1e-05."""
+    return f"{value:.4g}"
