@@ -33,20 +33,22 @@ def parse(config_class: type[Config], arguments: Sequence[str] | None = None) ->
 
 
 def _add_flag(parser: argparse.ArgumentParser, name: str, kind: Any, text: str, default: Any) -> None:
-    flag = "--" + name.replace("_", "-")
+    flag = "--" + name.rstrip("_").replace("_", "-")
     if get_origin(kind) in (Union, types.UnionType):  # `X | None`
         kind = next(option for option in get_args(kind) if option is not type(None))
     if default is not None and default is not False and default is not MISSING:
         text = f"{text} (default: {default})"
     if kind is bool:
-        parser.add_argument(flag, action="store_true", help=text)
+        parser.add_argument(flag, action="store_true", help=text, dest=name)
     elif get_origin(kind) is Literal:
-        parser.add_argument(flag, choices=get_args(kind), default=default, help=text)
+        parser.add_argument(flag, choices=get_args(kind), default=default, help=text, dest=name)
     elif get_origin(kind) is tuple:
         element = get_args(kind)[0]
-        parser.add_argument(flag, type=element, nargs="+", default=default, help=text, metavar="X")
+        options = get_args(element) if get_origin(element) is Literal else None
+        several: Any = {"type": str if options else element, "choices": options, "nargs": "+", "metavar": "X"}
+        parser.add_argument(flag, default=default, help=text, dest=name, **several)
     else:
-        parser.add_argument(flag, type=kind, default=default, help=text, metavar=kind.__name__.upper())
+        parser.add_argument(flag, type=kind, default=default, help=text, dest=name, metavar=kind.__name__.upper())
 
 
 def command_line() -> str:

@@ -27,31 +27,40 @@ class Stopping:
     rules: tuple[Rule, ...] = RULES
 
 
-def best_epochs(curves: Tensor, patience: int) -> tuple[Tensor, Tensor]:
-    """For curves [epochs, …]: the epoch (from 0) that each keeps, and whether it has stopped.
+@dataclass
+class Progress:
+    """How far a rule is, for every member [ensembles, members]."""
 
-    Only a value below all before counts as better, so a tie keeps the earlier epoch and a NaN never does.
+    best: Tensor  # the epoch (from 0) that it keeps
+    lowest: Tensor
+    stopped: Tensor
+
+    @classmethod
+    def start(cls, values: Tensor) -> "Progress":
+        """Before the first epoch, of which these are the values."""
+        shape = values.shape
+        return cls(torch.zeros(shape).long(), torch.full(shape, torch.inf).to(values), torch.zeros(shape).bool())
+
+    def look(self, epoch: int, values: Tensor, patience: int) -> Tensor:
+        """Take an epoch's values; where they are better than all before.
+
+        A tie keeps the earlier epoch, and a NaN is never better.
+        """
+        better = (values < self.lowest) & ~self.stopped
+        self.best = torch.where(better, epoch, self.best)
+        self.lowest = torch.where(better, values, self.lowest)
+        self.stopped = self.stopped | (epoch - self.best >= patience)
+        return better
+
+
+def watched(member_nll: Tensor, joint_nll: Tensor | None) -> dict[Rule, Tensor]:
+    """What each rule watches in an epoch, for every member [ensembles, members]; without a joint NLL (order 1) there is
+    no joint rule.
     """
-    shape = curves.shape[1:]
-    best = torch.zeros(shape, dtype=torch.int64)
-    lowest = torch.full(shape, torch.inf, dtype=curves.dtype)
-    stopped = torch.zeros(shape, dtype=torch.bool)
-    for epoch, values in enumerate(curves):
-        better = (values < lowest) & ~stopped
-        best = torch.where(better, epoch, best)
-        lowest = torch.where(better, values, lowest)
-        stopped |= epoch - best >= patience
-    return best, stopped
-
-
-def rule_curves(member_nll: Tensor, joint_nll: Tensor | None) -> dict[Rule, Tensor]:
-    """What each rule watches, for every member, [epochs, ensembles, members]; without a joint NLL (order 1) there is no
-    joint rule.
-    """
-    curves: dict[Rule, Tensor] = {"individual": member_nll, "shared_epoch": member_nll.mean(-1, keepdim=True)}
+    found: dict[Rule, Tensor] = {"individual": member_nll, "shared_epoch": member_nll.mean(-1, keepdim=True)}
     if joint_nll is not None:
-        curves["joint"] = joint_nll.unsqueeze(-1)
-    return {rule: curve.expand_as(member_nll) for rule, curve in curves.items()}
+        found["joint"] = joint_nll.unsqueeze(-1)
+    return {rule: values.expand_as(member_nll) for rule, values in found.items()}
 
 
 @dataclass
@@ -61,15 +70,20 @@ class Watch:
     stopping: Stopping
     member_nll: list[Tensor] = field(default_factory=list)  # per epoch [ensembles, members]
     joint_nll: list[Tensor] = field(default_factory=list)  # per epoch [ensembles]; empty under order 1
+    progress: dict[Rule, Progress] = field(default_factory=dict)
     kept: dict[str, dict[str, Tensor]] = field(default_factory=dict)  # rule -> what -> logits [ensembles, members, …]
 
     def update(self, member_nll: Tensor, joint_nll: Tensor | None) -> dict[Rule, Tensor]:
         """Take an epoch's figures; for each rule, the members [ensembles, members] for which it is the best so far."""
+        epoch, improved = len(self.member_nll), {}
         self.member_nll.append(member_nll)
         if joint_nll is not None:
             self.joint_nll.append(joint_nll)
-        now = len(self.member_nll) - 1
-        return {rule: best == now for rule, (best, _) in self._state().items()}
+        for rule, values in watched(member_nll, joint_nll).items():
+            if rule in self.stopping.rules:
+                progress = self.progress.setdefault(rule, Progress.start(values))
+                improved[rule] = progress.look(epoch, values, self.stopping.patience)
+        return improved
 
     def keep(self, improved: Mapping[Rule, Tensor], what: str, values: Tensor) -> None:
         """Keep the rows of `values` [ensembles, members, …] that an update found improved."""
@@ -83,26 +97,22 @@ class Watch:
     @property
     def stopped(self) -> bool:
         """Whether every rule has stopped in every ensemble."""
-        return all(bool(stopped.all()) for _, stopped in self._state().values())
+        return all(bool(progress.stopped.all()) for progress in self.progress.values())
 
     def best(self) -> dict[Rule, Tensor]:
         """The epoch (from 1) that each rule keeps, [ensembles, members]."""
-        return {rule: best + 1 for rule, (best, _) in self._state().items()}
-
-    def _state(self) -> dict[Rule, tuple[Tensor, Tensor]]:
-        joint = torch.stack(self.joint_nll) if self.joint_nll else None
-        curves = rule_curves(torch.stack(self.member_nll), joint)
-        patience = self.stopping.patience
-        return {rule: best_epochs(curve, patience) for rule, curve in curves.items() if rule in self.stopping.rules}
+        return {rule: progress.best + 1 for rule, progress in self.progress.items()}
 
     def state_dict(self) -> dict[str, Any]:
         """For a checkpoint."""
-        return {"member_nll": self.member_nll, "joint_nll": self.joint_nll, "kept": self.kept}
+        progress = {rule: dict(p.__dict__) for rule, p in self.progress.items()}
+        return {"member_nll": self.member_nll, "joint_nll": self.joint_nll, "kept": self.kept, "progress": progress}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take it up again."""
         self.member_nll, self.joint_nll = list(state["member_nll"]), list(state["joint_nll"])
         self.kept = {rule: dict(kept) for rule, kept in state["kept"].items()}
+        self.progress = {rule: Progress(**values) for rule, values in state["progress"].items()}
 
 
 def validation_nll(predictions: Predictions) -> tuple[Tensor, Tensor | None]:

@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,6 +17,7 @@ from ensgap.holdout import stratified_order
 from ensgap.plans.plan import Plan, check_continues
 from ensgap.points import Points
 from ensgap.report import write_report
+from ensgap.report.report import Report
 from ensgap.search.session import LocalRay
 from ensgap.search.tuner import Runner
 from ensgap.seeds import POOL, derive_seed
@@ -44,21 +46,26 @@ def chosen_task(config: StudyConfig) -> Task:
 
 
 def run_study(
-    plan: Plan, config: StudyConfig, check: Callable[[Points], None], train: Callable[[Runner, TaskData], None]
-) -> StudyFolder:
-    """Check what the pool allows before anything is written or started, train what is missing, and write the report."""
+    plan: Plan,
+    config: StudyConfig,
+    check: Callable[[Points], dict[str, Any]],
+    train: Callable[[Runner, TaskData], None],
+) -> tuple[Report, StudyFolder]:
+    """Check what the pool allows before anything is written or started, train what is missing, and write the report.
+
+    What `check` returns is recorded in study.json.
+    """
     with LocalRay(config.cpus_per_trial, config.gpus_per_trial, config.concurrency) as ray:
         data = share_of(plan.task.load(config.data_dir), plan)
-        check(data.pool)
-        folder = _open_folder(plan, data, config.resume)
+        more = check(data.pool)
+        folder = _open_folder(plan, data, config.resume, more)
         study = folder.read_study()
         started, spent = time.perf_counter(), float(study["seconds"])
         try:
             train(Runner(folder, plan.task, data.pool, ray, config.kernels), data)
         finally:
             folder.write_study(study | {"seconds": spent + time.perf_counter() - started})
-    write_report(folder)
-    return folder
+    return write_report(folder), folder
 
 
 def share_of(data: TaskData, plan: Plan) -> TaskData:
@@ -74,7 +81,7 @@ def share_of(data: TaskData, plan: Plan) -> TaskData:
     return replace(data, pool=some(data.pool), test=some(data.test) if plan.smoke else data.test)
 
 
-def _open_folder(plan: Plan, data: TaskData, resume: bool) -> StudyFolder:
+def _open_folder(plan: Plan, data: TaskData, resume: bool, more: dict[str, Any]) -> StudyFolder:
     """The study's folder, new or to be continued; a study that is there already is never overwritten."""
     study = {
         "config": plan.to_json(),
@@ -82,7 +89,7 @@ def _open_folder(plan: Plan, data: TaskData, resume: bool) -> StudyFolder:
         "command": command_line(),
         "versions": versions(),
         "seconds": 0.0,
-    }
+    } | more
     try:
         folder = StudyFolder.of(plan.out, plan.study)
         if not folder.exists():

@@ -1,5 +1,7 @@
 """The weight-decay study: search, selection on validation data, retraining and test, report."""
 
+from typing import Any
+
 from ensgap.errors import UserError
 from ensgap.holdout import replicate_holdouts
 from ensgap.plans.weight_decay import WeightDecayConfig, WeightDecayPlan
@@ -23,15 +25,17 @@ def weight_decay_study(config: WeightDecayConfig) -> StudyResults:
     """Run a study, or what is missing of it, and write its report."""
     plan = config.plan(chosen_task(config))
 
-    def check(pool: Points) -> None:
+    def check(pool: Points) -> dict[str, Any]:
         trial = plan.search_trial(0.0)
         replicate_holdouts(pool.labels, plan.seed, trial.replicates, plan.members, plan.holdout)
+        return {}
 
     def train(runner: Runner, data: TaskData) -> None:
         _search(plan, runner)
         _retrain(plan, runner, data)
 
-    return read_results(run_study(plan, config, check, train))
+    _, folder = run_study(plan, config, check, train)
+    return read_results(folder)
 
 
 def _search(plan: WeightDecayPlan, runner: Runner) -> None:

@@ -7,7 +7,7 @@ from torch import Generator, nn
 
 from ensgap.networks.mlp import MLP, StackedMLP
 from ensgap.points import TensorPoints
-from ensgap.tasks.task import Defaults, Task, TaskData, log_spaced
+from ensgap.tasks.task import Defaults, DesignDefaults, Task, TaskData, log_spaced
 from ensgap.train import TrainConfig
 
 
@@ -49,5 +49,10 @@ DIGITS = Task(
         test_replicates=20,
         val_fraction=0.5,
         grid=(0.0, *log_spaced(10**-4.5, 10**-1.5, 13)),
+    ),
+    design=DesignDefaults(
+        weight_decay=3.162e-3,
+        val_fractions=(0.02, 0.05, 0.1, 0.2, 0.5),
+        batch_ensemble_fraction=0.1,
     ),
 )

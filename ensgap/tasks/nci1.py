@@ -10,7 +10,7 @@ from torch import Generator, nn
 from ensgap.graphs import GraphPoints, graph_points
 from ensgap.networks.gcn import GCN, StackedGCN
 from ensgap.tasks.files import damaged, data_root, fetch_once
-from ensgap.tasks.task import Defaults, Task, TaskData, log_spaced
+from ensgap.tasks.task import Defaults, DesignDefaults, Task, TaskData, log_spaced
 from ensgap.train import TrainConfig
 
 COUNTS = {"graph_labels": 4110, "graph_indicator": 122747, "node_labels": 122747, "A": 265506}
@@ -95,6 +95,9 @@ NCI1 = Task(
     stacked=stacked,
     loop_on_cpu=True,
     defaults=PAPER,
+    design=DesignDefaults(
+        weight_decay=3.16e-3, val_fractions=(0.01, 0.02, 0.05, 0.1, 0.2, 0.5), stopping_replicates=50
+    ),
     presets={"paper": PAPER},
     smoke_fraction=0.1,
 )

@@ -36,6 +36,18 @@ class Defaults:
     grid: tuple[float, ...]  # weight decays, always with 0
 
 
+@dataclass(frozen=True)
+class DesignDefaults:
+    """How the studies beside weight decay are run unless their flags say otherwise."""
+
+    weight_decay: float  # h*_ind of a weight-decay study, for temperature
+    val_fractions: tuple[float, ...]
+    stopping_lr: float = 1e-3  # of Adam
+    temperature_replicates: int = 10
+    stopping_replicates: int = 10
+    batch_ensemble_fraction: float = 0.02
+
+
 def no_preparation(pool: Points, train_index: Tensor) -> Prepare:  # noqa: ARG001
     """For inputs that need none."""
     return as_they_are
@@ -56,6 +68,7 @@ class Task:
     loop_on_cpu: bool
     """Whether a loop over ordinary networks is faster on a CPU; on a GPU batched kernels are."""
     defaults: Defaults
+    design: DesignDefaults
     prepare: Callable[[Any, Tensor], Prepare] = no_preparation
     """How members see their inputs, given the pool and what each trains on [members, points]."""
     presets: Mapping[str, Defaults] = field(default_factory=dict)
