@@ -84,7 +84,11 @@ class StudyFolder:
 
     def find(self, spec: TrialSpec) -> TrialRecord | None:
         """The record of that trial, if it has ended and its predictions are there."""
-        return self._ended(self.trial_path(spec))
+        return self.find_key(spec.key)
+
+    def find_key(self, key: str) -> TrialRecord | None:
+        """The same, by the trial's key."""
+        return self._ended(self.trials / key)
 
     def _ended(self, path: Path) -> TrialRecord | None:
         if not (path / "trial.json").exists():

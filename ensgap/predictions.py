@@ -3,6 +3,7 @@
 import json
 import os
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -62,6 +63,16 @@ class Predictions:
             self.logits[self.held].view(ensembles, members, -1, classes),
             labels[self.held].view(ensembles, members, -1),
         )
+
+    @classmethod
+    def join(cls, parts: Sequence["Predictions"]) -> "Predictions":
+        """The ensembles of several trials as one; the identity is the first one's."""
+        if len(parts) == 1:
+            return parts[0]
+        logits, labels, held, index = (
+            torch.cat([getattr(part, name) for part in parts]) for name in ("logits", "labels", "held", "index")
+        )
+        return cls(logits, labels, held, index, parts[0].identity)
 
     def save(self, path: Path) -> None:
         """Write them, whole or not at all."""

@@ -1,4 +1,4 @@
-"""The studies of a design (validation shares × holdout orders × replicates): temperature, early stopping, BatchEnsemble."""
+"""Temperature, early stopping, BatchEnsemble: studies of a design, validation shares × holdout orders × replicates."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -46,6 +46,19 @@ class DesignPlan:
     precision: Precision
     smoke: bool
     out: Path
+
+    @property
+    def as_paper(self) -> bool:
+        """Whether it repeats the paper's experiment at full size, so that its figures may be compared."""
+        paper = self.task.presets.get("paper")
+        if paper is None or self.train_fraction < 1 or self.smoke:
+            return False
+        if self.stopping is None:
+            same = self.members == paper.members and self.train == paper.train
+            return same and self.weight_decay == self.task.design.weight_decay
+        members = 4 if self.study == "batch_ensemble" else paper.members
+        adam = (self.train.optimizer, self.train.lr) == ("adam", self.task.design.stopping_lr)
+        return adam and self.members == members and self.stopping.patience == 10
 
     def feasible(self, labels: Tensor) -> tuple[list[Holdout], list[str]]:
         """The holdouts that the pool allows, and a sentence about each that it does not."""
@@ -99,7 +112,8 @@ class DesignPlan:
         stopping = {} if self.stopping is None else {"patience": self.stopping.patience}
         if self.stopping is not None and self.stopping.keep_weights:
             stopping |= {"keep_weights": True}
-        return flat | asdict(self.train) | lists | stopping | {"task": self.task.name, "out": str(self.out)}
+        found = flat | asdict(self.train) | lists | stopping
+        return found | {"task": self.task.name, "out": str(self.out), "as_paper": self.as_paper}
 
 
 @dataclass(frozen=True)
@@ -180,7 +194,7 @@ class TemperatureConfig(DesignConfig):
 
 @dataclass(frozen=True)
 class EarlyStoppingConfig(DesignConfig):
-    """Early stopping: each member at its own best epoch, all at one, or at the ensemble's best, from one training run."""
+    """Early stopping: each member at its own best epoch, all at one, or at the ensemble's best, from one training."""
 
     patience: int = flag("epochs without improvement after which a rule stops", 10)
     keep_weights: bool = flag(

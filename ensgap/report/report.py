@@ -71,6 +71,22 @@ def facts(study: Mapping[str, Any], names: Sequence[str]) -> list[tuple[str, str
     return found
 
 
+def count_verdicts(verdicts: Sequence[str]) -> str:
+    """How often joint was better than individual, in words."""
+    better, worse = verdicts.count("positive"), verdicts.count("negative")
+    return (
+        f"in {better} of {len(verdicts)} designs, a higher one in {worse}, and could not be told apart in "
+        f"{len(verdicts) - better - worse} (95% intervals, paired by replicate)"
+    )
+
+
+def summary_head(study: Mapping[str, Any], headline: str) -> dict[str, Any]:
+    """What summary.json begins with, whatever the study."""
+    config = study["config"]
+    head = {name: config[name] for name in ("study", "task", "members", "replicates")} | {"headline": headline}
+    return head | {name: study[name] for name in ("seconds", "config", "versions", "command")}
+
+
 def json_estimate(estimate: Estimate, interval: bool) -> dict[str, Any]:
     """An estimate for summary.json."""
     found: dict[str, Any] = {"mean": json_number(estimate.mean), "sem": json_number(estimate.sem)}

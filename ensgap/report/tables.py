@@ -9,7 +9,19 @@ from html import escape
 
 from ensgap.gap import Estimate
 
-Cell = str | float | Estimate
+
+@dataclass(frozen=True)
+class Marked:
+    """An estimate with what stands beside it: the paper's mean and SEM (as printed there), and a mark."""
+
+    estimate: Estimate
+    paper: tuple[float, float] | None = None
+    mark: str = ""
+    digits: int | None = None  # instead of the column's
+    scale: float | None = None
+
+
+Cell = str | float | Estimate | Marked
 
 
 @dataclass(frozen=True)
@@ -36,18 +48,22 @@ class Table:
         """Raw values; an estimate takes two columns, its mean and its SEM."""
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
-        estimates = {c.key for i, c in enumerate(self.columns) if any(isinstance(r[i], Estimate) for r in self.rows)}
-        header = [[c.key, f"{c.key}_sem"] if c.key in estimates else [c.key] for c in self.columns]
-        writer.writerow([name for names in header for name in names])
+        parts = [self._csv_parts([row[i] for row in self.rows]) for i in range(len(self.columns))]
+        writer.writerow([c.key + part for c, names in zip(self.columns, parts, strict=True) for part in names])
         for row in self.rows:
-            fields: list[object] = []
-            for column, cell in zip(self.columns, row, strict=True):
-                if isinstance(cell, Estimate):
-                    fields += [repr(cell.mean), "" if math.isnan(cell.sem) else repr(cell.sem)]
-                else:
-                    fields += [cell if isinstance(cell, str) else repr(cell)] + [""] * (column.key in estimates)
-            writer.writerow(fields)
+            cells = zip(self.columns, row, parts, strict=True)
+            writer.writerow([field for c, cell, names in cells for field in _csv_fields(cell, c, names)])
         return out.getvalue()
+
+    @staticmethod
+    def _csv_parts(cells: Sequence[Cell]) -> list[str]:
+        """The endings of the names of the columns that a column takes in a CSV file."""
+        parts = [""]
+        if any(isinstance(cell, Estimate | Marked) for cell in cells):
+            parts.append("_sem")
+        if any(isinstance(cell, Marked) and cell.paper for cell in cells):
+            parts += ["_paper", "_paper_sem"]
+        return parts + ["_mark"] * any(isinstance(cell, Marked) and cell.mark != "" for cell in cells)
 
     def markdown(self) -> str:
         """For report.md."""
@@ -88,10 +104,25 @@ class Table:
         return "| " + " | ".join(texts) + " |"
 
 
+def _csv_fields(cell: Cell, column: Column, parts: Sequence[str]) -> list[str]:
+    if isinstance(cell, str | float):
+        return [cell if isinstance(cell, str) else repr(cell)] + [""] * (len(parts) - 1)
+    marked = cell if isinstance(cell, Marked) else Marked(cell)
+    estimate, scale = marked.estimate, marked.scale or column.scale
+    paper = [repr(value / scale) for value in marked.paper] if marked.paper else ["", ""]
+    known = {"": repr(estimate.mean), "_sem": "" if math.isnan(estimate.sem) else repr(estimate.sem)}
+    known |= {"_paper": paper[0], "_paper_sem": paper[1], "_mark": marked.mark}
+    return [known[part] for part in parts]
+
+
 def format_cell(cell: Cell, column: Column) -> str:
     """A cell as text: mean ± SEM with the column's digits."""
     if isinstance(cell, str):
         return cell
+    if isinstance(cell, Marked):
+        digits = column.digits if cell.digits is None else cell.digits
+        text = format_cell(cell.estimate, Column("", "", digits, cell.scale or column.scale)) + cell.mark
+        return text if cell.paper is None else f"{text} (paper {cell.paper[0]:.{digits}f} ± {cell.paper[1]:.{digits}f})"
     if isinstance(cell, Estimate):
         mean = f"{cell.mean * column.scale:.{column.digits}f}"
         return mean if math.isnan(cell.sem) else f"{mean} ± {cell.sem * column.scale:.{column.digits}f}"

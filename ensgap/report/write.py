@@ -7,12 +7,18 @@ from jinja2 import Environment, PackageLoader, select_autoescape
 from markupsafe import Markup
 
 from ensgap.folder import StudyFolder, write_json
+from ensgap.report.early_stopping import early_stopping_report
 from ensgap.report.report import Report
 from ensgap.report.style import save
 from ensgap.report.tables import escape_markdown
+from ensgap.report.temperature import temperature_report
 from ensgap.report.weight_decay import weight_decay_report
 
-STUDIES = {"weight_decay": weight_decay_report}
+STUDIES = {
+    "weight_decay": weight_decay_report,
+    "temperature": temperature_report,
+    "early_stopping": early_stopping_report,
+}
 
 
 def write_report(folder: StudyFolder) -> Report:

@@ -14,7 +14,7 @@ from torch import Generator, Tensor, nn
 
 from ensgap.networks.bilstm import BiLSTM, StackedBiLSTM, TokenBatch
 from ensgap.tasks.files import check_md5, damaged, data_root, fetch_once, read_bytes, writable_cache
-from ensgap.tasks.task import Defaults, DesignDefaults, Task, TaskData, log_spaced
+from ensgap.tasks.task import PAPER_SHARES, Defaults, DesignDefaults, Task, TaskData, log_spaced
 from ensgap.train import TrainConfig
 
 SOURCE = "https://raw.githubusercontent.com/mhjabreel/CharCnn_Keras/master/data/ag_news_csv/"
@@ -165,7 +165,7 @@ AG_NEWS = Task(
     defaults=PAPER,
     design=DesignDefaults(
         weight_decay=5.62e-5,
-        val_fractions=(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2),
+        val_fractions=PAPER_SHARES,
         stopping_lr=1e-4,
         temperature_replicates=5,
     ),

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from ensgap.networks.wide_resnet import StackedWideResNet, WideResNet
 from ensgap.points import Prepare, TensorPoints
 from ensgap.tasks.files import check_md5, damaged, data_root, fetch_once, read_bytes
-from ensgap.tasks.task import Defaults, DesignDefaults, Task, TaskData, log_spaced
+from ensgap.tasks.task import PAPER_SHARES, Defaults, DesignDefaults, Task, TaskData, log_spaced
 from ensgap.train import TrainConfig
 
 RECORD = 3073  # a label and 3 planes of 32 × 32
@@ -141,7 +141,7 @@ CIFAR10 = Task(
     loop_on_cpu=True,
     prepare=prepare,
     defaults=PAPER,
-    design=DesignDefaults(weight_decay=7.5e-4, val_fractions=(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2)),
+    design=DesignDefaults(weight_decay=7.5e-4, val_fractions=PAPER_SHARES),
     presets={"paper": PAPER},
     smoke_fraction=0.002,
 )

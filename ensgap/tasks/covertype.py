@@ -12,7 +12,7 @@ from torch import Generator, nn
 from ensgap.networks.mlp import MLP, StackedMLP
 from ensgap.points import TensorPoints, standardize
 from ensgap.tasks.files import check_md5, damaged, data_root, fetch_once, read_bytes
-from ensgap.tasks.task import Defaults, DesignDefaults, Task, TaskData, log_spaced
+from ensgap.tasks.task import PAPER_SHARES, Defaults, DesignDefaults, Task, TaskData, log_spaced
 from ensgap.train import TrainConfig
 
 COLUMNS = 55
@@ -91,9 +91,7 @@ COVERTYPE = Task(
     loop_on_cpu=False,
     prepare=standardize,
     defaults=PAPER,
-    design=DesignDefaults(
-        weight_decay=5.62e-5, val_fractions=(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2), temperature_replicates=5
-    ),
+    design=DesignDefaults(weight_decay=5.62e-5, val_fractions=PAPER_SHARES, temperature_replicates=5),
     presets={"paper": PAPER},
     smoke_fraction=0.005,
     with_layers=with_layers,

@@ -36,6 +36,10 @@ class Defaults:
     grid: tuple[float, ...]  # weight decays, always with 0
 
 
+PAPER_SHARES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
+"""The validation shares of the paper (NCI1 has larger ones)."""
+
+
 @dataclass(frozen=True)
 class DesignDefaults:
     """How the studies beside weight decay are run unless their flags say otherwise."""

@@ -1,0 +1,27 @@
+"""The paper's own figures, to stand beside ours where a study repeats one of its cells."""
+
+import csv
+from functools import cache
+from importlib.resources import files
+
+Figure = tuple[float, float]
+"""Mean and SEM, as printed."""
+
+
+@cache
+def _figures() -> dict[tuple[str, ...], Figure]:
+    text = files("ensgap.report").joinpath("paper_tables.csv").read_text()
+    names = ("study", "task", "level", "setting", "holdout", "val_pct", "metric")
+    rows = csv.DictReader(text.splitlines())
+    return {tuple(row[name] for name in names): (float(row["mean"]), float(row["sem"])) for row in rows}
+
+
+def paper_figure(
+    study: str, task: str, level: str, setting: str, holdout: str, fraction: float | None, metric: str
+) -> Figure | None:
+    """What the paper prints for that cell, if it has it."""
+    percent = "" if fraction is None else f"{100 * fraction:g}"
+    levels = {"avg_member": "average_member"}
+    metrics = {"error": "error_pct", "epochs": "norm_epochs"}
+    key = (study, task, levels.get(level, level), setting, holdout, percent, metrics.get(metric, metric))
+    return _figures().get(key)

@@ -1,0 +1,68 @@
+"""The figures of a temperature study."""
+
+import matplotlib
+from matplotlib.figure import Figure
+
+from ensgap.metrics import METRICS
+from ensgap.report.design_tables import LEVELS, scale_of
+from ensgap.report.panels import LOOKS, Line, share_panels
+from ensgap.report.report import NamedFigure
+from ensgap.report.style import NAMES, STYLE
+from ensgap.results.temperature import TemperatureResults
+
+
+def draw_figures(results: TemperatureResults) -> list[NamedFigure]:
+    """Every figure, in reading order."""
+    return [*_panels(results), _sweep(results)]
+
+
+def _panels(results: TemperatureResults) -> list[NamedFigure]:
+    figures = []
+    orders = results.design.orders
+    for level, title in LEVELS.items():
+        lines: dict[tuple[str, str], list[Line]] = {}
+        for order in orders:
+            cells = [cell for cell in results.cells if cell.holdout.order == order]
+            for variant in [v for v in cells[0].by if not v.prior]:
+                if level == "avg_member" and variant.scaling == "pooled":
+                    continue  # members are as without scaling
+                for metric in METRICS:
+                    estimates = [cell.by[variant].estimate(f"{level}_{metric}") for cell in cells]
+                    shares = [cell.holdout.fraction for cell in cells]
+                    line = Line(LOOKS[variant.scaling], shares, estimates, scale_of(metric))
+                    lines.setdefault((metric, results.design.name(order)), []).append(line)
+        axes = {metric: f"Test {NAMES[metric]}" for metric in ("error", "nll", "ece")}
+        figure = share_panels(axes, [results.design.name(order) for order in orders], lines)
+        caption = f"Test figures of the {title} after each scaling (plain fits), ± SEM, against the validation share."
+        figures.append(NamedFigure(level, caption, figure))
+    return figures
+
+
+def _sweep(results: TemperatureResults) -> NamedFigure:
+    sweep = results.sweep
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(7.2, 2.9), layout="constrained")
+        for place, metric in enumerate(("nll", "error", "ece"), start=1):
+            axes = figure.add_subplot(1, 3, place)
+            for scaling in ("joint", "pooled"):
+                look, curve = LOOKS[scaling], sweep.curves[scaling]
+                lowest = int(curve["nll"].argmin())
+                values = scale_of(metric) * curve[metric]
+                axes.plot(sweep.temperatures, values, look.dash, color=look.color, linewidth=1.8, label=look.title)
+                axes.axvline(
+                    sweep.temperatures[lowest], color=look.color, linestyle=look.dash, linewidth=0.9, alpha=0.6
+                )
+                axes.plot(sweep.temperatures[lowest], values[lowest], look.marker, color=look.color, markersize=7)
+            axes.set_xscale("log")
+            axes.set_xticks([0.5, 1, 2], ["0.5", "1", "2"])
+            axes.set_xticks([], minor=True)
+            axes.set_xlabel("Temperature")
+            axes.set_title(f"Test {NAMES[metric]}", fontsize=10)
+        handles, names = axes.get_legend_handles_labels()
+        figure.legend(handles, names, loc="outside lower center", ncols=2, fontsize=9)
+    where = results.design.where(sweep.holdout)
+    caption = (
+        f"The ensemble on test data at every temperature ({where}, mean over replicates), scaled before averaging "
+        "(joint) or after (pool, then calibrate). Markers and vertical lines: the temperature of the lowest NLL."
+    )
+    return NamedFigure("sweep", caption, figure)
