@@ -97,6 +97,17 @@ def optimality_gap(at_ind: Mapping[str, Array], at_ens: Mapping[str, Array]) -> 
     return {metric: Estimate.of(at_ind[metric] - at_ens[metric]) for metric in at_ind}
 
 
+def ratio_of_means(above: Array, below: Array) -> Estimate:
+    """The ratio of two means over the same replicates, with its jackknife error."""
+    ratio, count = float(above.mean() / below.mean()), len(above)
+    if count < 2:
+        return Estimate(ratio, math.nan, math.nan, math.nan)
+    without = (above.sum() - above) / (below.sum() - below)  # each replicate left out in turn
+    sem = float(np.sqrt((count - 1) / count * np.square(without - without.mean()).sum()))
+    reach = float(stdtrit(count - 1, 0.975)) * sem
+    return Estimate(ratio, sem, ratio - reach, ratio + reach)
+
+
 def not_worse_than_best(estimates: Sequence[Estimate]) -> list[bool]:
     """Bold in a table: the mean is within 1.96 SEM (the best one's) of the best, as in the paper."""
     best = min(estimates, key=lambda e: e.mean)

@@ -1,5 +1,6 @@
 """The report of an early-stopping study."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -92,9 +93,8 @@ def _cards(results: StoppingResults) -> list[Card]:
     found = [(cell, gap["nll"]) for cell in results.cells if (gap := cell.gap()) is not None]
     if not found:
         return []
-    cell, e = max(
-        found, key=lambda item: (item[0].holdout.order, item[0].holdout.fraction <= 0.1, item[0].holdout.fraction)
-    )
+    largest = [item for item in found if item[0].holdout.order == max(c.holdout.order for c, _ in found)]
+    cell, e = min(largest, key=lambda item: abs(math.log(item[0].holdout.fraction / SHOWN_SHARE)))
     where = results.design.where(cell.holdout)
     interval = f"95% interval {e.low:+.4f} to {e.high:+.4f}; " if e.sem == e.sem else ""
     epochs = f"{_mean(cell.by, 'individual'):.1f} → {_mean(cell.by, 'joint'):.1f}"
@@ -185,16 +185,13 @@ def _gaps(results: StoppingResults) -> Table:
 
 
 def _figures(results: StoppingResults) -> list[NamedFigure]:
-    metrics = ("error", "nll", "ece")
-    return [
-        _panels(results, level, {f"{level}_{m}": f"Test {NAMES[m]}" for m in metrics}, caption)
-        for level, caption in (
-            ("ensemble", "The ensemble on test data, of what each rule kept, ± SEM, against the validation share."),
-            ("avg_member", "The average member on test data, of what each rule kept, ± SEM."),
-        )
-    ] + [
-        _panels(results, "extra", EXTRA, "How long each rule trained, and the ensemble's diversity and entropy, ± SEM.")
-    ]
+    captions = {
+        "ensemble": "The ensemble on test data, of what each rule kept, ± SEM, against the validation share.",
+        "extra": "How long each rule trained, and the ensemble's diversity and entropy on test data, ± SEM.",
+        "avg_member": "The average member on test data, of what each rule kept, ± SEM.",
+    }
+    shown = {level: {f"{level}_{m}": f"Test {NAMES[m]}" for m in TITLES} for level in LEVELS} | {"extra": EXTRA}
+    return [_panels(results, name, shown[name], caption) for name, caption in captions.items()]
 
 
 def _panels(results: StoppingResults, name: str, figures: Mapping[str, str], caption: str) -> NamedFigure:

@@ -7,6 +7,7 @@ from jinja2 import Environment, PackageLoader, select_autoescape
 from markupsafe import Markup
 
 from ensgap.folder import StudyFolder, write_json
+from ensgap.report.batch_ensemble import batch_ensemble_report
 from ensgap.report.early_stopping import early_stopping_report
 from ensgap.report.report import Report
 from ensgap.report.style import save
@@ -18,6 +19,7 @@ STUDIES = {
     "weight_decay": weight_decay_report,
     "temperature": temperature_report,
     "early_stopping": early_stopping_report,
+    "batch_ensemble": batch_ensemble_report,
 }
 
 

@@ -74,6 +74,7 @@ class StoppingRun(TrialRun):
             "kept": {rule: epochs.tolist() for rule, epochs in self.watch.best().items()},
             "stopped": self.watch.stopped,
             "steps": len(batch_bounds(self.training.train_index.shape[1], size)),
+            "parameters": self.training.stack.parameter_count() // len(self.spec.replicates),
             "pool_steps": len(batch_bounds(len(self.pool), size)),
         }
 

@@ -1,0 +1,210 @@
+"""The report of a BatchEnsemble study."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.figure import Figure
+
+from ensgap.folder import StudyFolder
+from ensgap.gap import Estimate
+from ensgap.report.design_tables import PAPER_NOTE, beside, marked, percent, rows_table, scale_of, tidy_csv
+from ensgap.report.report import Card, NamedFigure, Report, data_notes, facts, json_estimate, summary_head
+from ensgap.report.style import NAMES, STYLE
+from ensgap.report.tables import Column, Marked, Table
+from ensgap.results.batch_ensemble import WHERE, BatchEnsembleCell, BatchEnsembleResults, Where, read_batch_ensemble
+
+INITS = {"none": "deep ensemble", "gaussian_0.1": "N(1, 0.1²)", "gaussian_0.5": "N(1, 0.5²)", "sign": "random sign"}
+PAPER_INITS = {"none": "deep_ensemble", "sign": "random_sign"}
+ROWS = {
+    "ensemble_error": "Error (%)",
+    "ensemble_nll": "NLL",
+    "ensemble_ece": "ECE",
+    "diversity": "Diversity",
+    "ensemble_entropy": "Entropy",
+    "epochs": "Epochs (step-normalised)",
+}
+LOOKS: dict[Where, tuple[str, str, str]] = {
+    "train": ("its training points", "#7F7F7F", "s"),
+    "holdout": ("its own holdout", "#E69F00", "D"),
+    "test": ("test data", "#000000", "o"),
+}
+
+
+def batch_ensemble_report(folder: StudyFolder) -> Report:
+    """Everything about it, recomputed from the saved predictions."""
+    results = read_batch_ensemble(folder)
+    design = results.design
+    names = ("task", "members", "replicates", "patience", "lr", "val_fractions", "holdouts", "inits", "seed")
+    return Report(
+        title=f"BatchEnsemble on {design.config['task']}",
+        headline=_headline(results),
+        notes=[*data_notes(design.study), *design.notes],
+        cards=_cards(results),
+        tables=[*(_test(results, share) for share in design.shares), _leaks(results), _parameters(results)],
+        figures=[_leak_figure(results, share) for share in design.shares],
+        facts=facts(design.study, names),
+        command=str(design.study["command"]),
+        summary=_summary(results),
+        files={"figures.csv": tidy_csv(_tidy(results))},
+    )
+
+
+def _batch_ensembles(results: BatchEnsembleResults) -> list[BatchEnsembleCell]:
+    return [cell for cell in results.cells if cell.init != "none"]
+
+
+def _headline(results: BatchEnsembleResults) -> str:
+    cells = _batch_ensembles(results)
+    best = min(cells, key=lambda cell: cell.stopped.estimate("ensemble_nll").mean)
+    deep = [cell for cell in results.cells if cell.init == "none"]
+    own = [cell for cell in cells if cell.holdout.order < results.design.config["members"]]
+    leaking = sorted({INITS[cell.init] for cell in own if cell.verdict() == "leaks"})
+    trusted = sorted({INITS[cell.init] for cell in own} - {INITS[c.init] for c in own if c.verdict() != "trust it"})
+    said = [f"leak with {' and '.join(leaking)}"] if leaking else []
+    said += [f"can be trusted with {' and '.join(trusted)}"] if trusted else []
+    against = f" (the deep ensemble: {deep[0].stopped.estimate('ensemble_nll').mean:.4f})" if deep else ""
+    return (
+        f"On {results.design.config['task']}, the BatchEnsemble with the lowest ensemble NLL on test data, "
+        f"{best.stopped.estimate('ensemble_nll').mean:.4f}{against}, starts its fast weights as {INITS[best.init]}, with "
+        f"a {results.design.where(best.holdout)}. Holdouts that members do not share "
+        f"{', and '.join(said) if said else 'give no clear verdict on leaks'}."
+    )
+
+
+def _cards(results: BatchEnsembleResults) -> list[Card]:
+    cards = []
+    for init in dict.fromkeys(cell.init for cell in _batch_ensembles(results)):
+        own = [c for c in results.cells if c.init == init and c.holdout.order < results.design.config["members"]]
+        leaks = [(leak.mean, cell) for cell in own if (leak := cell.leak()) is not None]
+        if leaks:
+            leak, cell = max(leaks, key=lambda item: item[0])
+            below = f"{results.design.where(cell.holdout)}: {cell.verdict()}"
+            cards.append(Card(f"leak, {INITS[init]}", f"{leak:.0%}", below))
+    return cards
+
+
+def _test(results: BatchEnsembleResults, share: float) -> Table:
+    """As in the paper: a row per metric, the deep ensemble and then the holdouts of each initialisation."""
+    design = results.design
+    cells = [cell for cell in results.cells if cell.holdout.fraction == share]
+    columns = {f"{c.init}/{c.holdout.order}": f"{INITS[c.init]}, {design.name(c.holdout.order)}" for c in cells}
+    by_key = {f"{c.init}/{c.holdout.order}": c for c in cells}
+    figures = list(ROWS)
+
+    def cell(row: int, key: str) -> Marked:
+        where, metric = by_key[key], figures[row].removeprefix("ensemble_")
+        paper = beside(
+            design.config,
+            "batch_ensemble",
+            level="ensemble",
+            setting=f"init={PAPER_INITS.get(where.init, where.init)}",
+            holdout=design.name(where.holdout.order),
+            fraction=share,
+            metric=metric,
+        )
+        return marked(where.stopped.estimate(figures[row]), metric, paper)
+
+    note = f" {PAPER_NOTE}" if design.config["as_paper"] else ""
+    caption = (
+        f"Test data, {percent(share)} held out: what joint stopping kept, mean ± SEM over replicates (the disjoint "
+        "holdout has no joint NLL, and stops by the members' own)." + note
+    )
+    name = "test" if len(design.shares) == 1 else f"test_{100 * share:g}"
+    rows = [(title,) for title in ROWS.values()]
+    return rows_table(name, caption, rows, ("Metric",), columns, cell, bold=lambda row: row < 3)
+
+
+def _leaks(results: BatchEnsembleResults) -> Table:
+    rows: list[tuple[Any, ...]] = []
+    for cell in _batch_ensembles(results):
+        leak = cell.leak()
+        assert leak is not None
+        nll = [marked(Estimate.of(cell.members[where]["nll"]), "nll") for where in WHERE]
+        interval = f"{leak.low:.0%} to {leak.high:.0%}" if leak.sem == leak.sem else "–"
+        where = (INITS[cell.init], results.design.name(cell.holdout.order), percent(cell.holdout.fraction))
+        rows.append((*where, *nll, f"{leak.mean:.0%}", interval, cell.verdict()))
+    keys = ("init", "holdout", "val", "train_nll", "holdout_nll", "test_nll", "leak", "ci95", "verdict")
+    titles = ("Fast weights", "Holdout", "Held out", "NLL, train", "own holdout", "test", "Leak", "95%", "Verdict")
+    caption = (
+        "Leaks: how far a member's own holdout follows its training points instead of test data, (test − holdout) / "
+        "(test − train) of the average member's NLL; 0%: as new as test data, 100%: as if trained on. It leaks if the "
+        "interval lies above 10%, and can be trusted if it ends below 50% without that."
+    )
+    return Table("leaks", caption, tuple(Column(k, t) for k, t in zip(keys, titles, strict=True)), tuple(rows))
+
+
+def _parameters(results: BatchEnsembleResults) -> Table:
+    counts = {cell.init: cell.parameters for cell in results.cells}
+    rows = tuple((INITS[init], f"{count:,}") for init, count in counts.items())
+    columns = (Column("init", "Ensemble"), Column("parameters", "Parameters"))
+    return Table("parameters", f"Parameters of {results.design.config['members']} members together.", columns, rows)
+
+
+def _leak_figure(results: BatchEnsembleResults, share: float) -> NamedFigure:
+    cells = [cell for cell in _batch_ensembles(results) if cell.holdout.fraction == share]
+    inits, orders = list(dict.fromkeys(cell.init for cell in cells)), results.design.orders
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(1.2 + 2.4 * len(inits), 6.4), layout="constrained")
+        grid = figure.subplots(3, len(inits), sharex=True, sharey="row", squeeze=False)
+        for row, metric in enumerate(("error", "nll", "ece")):
+            for column, init in enumerate(inits):
+                axes = grid[row][column]
+                for where in WHERE:
+                    _points(axes, [results.cell(init, order, share) for order in orders], metric, where)
+                if row == 0:
+                    axes.set_title(INITS[init], fontsize=10)
+                axes.set_xticks(range(len(orders)), [results.design.name(order) for order in orders], rotation=20)
+                axes.set_xlim(-0.5, len(orders) - 0.5)
+            grid[row][0].set_ylabel(NAMES[metric])
+        handles, names = grid[0][0].get_legend_handles_labels()
+        figure.legend(handles, names, loc="outside lower center", ncols=3, fontsize=9)
+    caption = (
+        f"The leak: the average member on its training points, on its own holdout ({percent(share)}) and on test "
+        "data, ± SEM, per initialisation and holdout. Where the holdout sits with training instead of test, it cannot be trusted."
+    )
+    return NamedFigure("leak" if len(results.design.shares) == 1 else f"leak_{100 * share:g}", caption, figure)
+
+
+def _points(axes: Any, cells: list[BatchEnsembleCell | None], metric: str, where: Where) -> None:
+    title, color, marker = LOOKS[where]
+    shift, scale = 0.16 * (WHERE.index(where) - 1), scale_of(metric)
+    found = [(i, Estimate.of(c.members[where][metric])) for i, c in enumerate(cells) if c is not None]
+    places = np.array([i for i, _ in found]) + shift
+    means, sems = [scale * e.mean for _, e in found], scale * np.nan_to_num([e.sem for _, e in found])
+    axes.errorbar(places, means, yerr=sems, fmt=marker, color=color, markersize=5.5, capsize=2, label=title)
+
+
+def _tidy(results: BatchEnsembleResults) -> list[dict[str, Any]]:
+    rows = []
+    for cell in results.cells:
+        where = {"init": cell.init, "holdout": cell.holdout.order, "val_fraction": cell.holdout.fraction}
+        found = {("test", name): cell.stopped.estimate(name) for name in cell.stopped.figures}
+        for on, figures in cell.members.items():
+            found |= {(on, f"avg_member_{metric}"): Estimate.of(values) for metric, values in figures.items()}
+        for (on, name), e in found.items():
+            numbers = {"mean": e.mean, "sem": e.sem, "replicates": len(cell.replicates)}
+            rows.append(where | {"on": on, "figure": name} | numbers)
+    return rows
+
+
+def _summary(results: BatchEnsembleResults) -> Mapping[str, Any]:
+    cells = []
+    for cell in results.cells:
+        leak = cell.leak()
+        cells.append(
+            {
+                "init": cell.init,
+                "holdout": results.design.name(cell.holdout.order),
+                "order": cell.holdout.order,
+                "val_fraction": cell.holdout.fraction,
+                "replicates": list(cell.replicates),
+                "parameters": cell.parameters,
+                "test": {name: json_estimate(cell.stopped.estimate(name), False) for name in cell.stopped.figures},
+                "leak": None if leak is None else json_estimate(leak, True),
+                "verdict": cell.verdict(),
+            }
+        )
+    head = summary_head(results.design.study, _headline(results))
+    return head | {"cells": cells, "training_seconds": results.design.seconds}
