@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-INIT, ORDER, HOLDOUT, POOL = range(4)
-"""The streams: a member's initial weights, the order and augmentation of its data, a replicate's holdout, and a study's
-share of the pool."""
+INIT, ORDER, HOLDOUT, POOL, SLOW = range(5)
+"""The streams: a member's initial weights, the order and augmentation of its data, a replicate's holdout, a study's
+share of the pool, and the weights that the members of a replicate's BatchEnsemble share."""
 
 
 def derive_seed(seed: int, *path: int) -> int:

@@ -1,12 +1,14 @@
 """A multilayer perceptron: linear (no bias) → batch norm → ReLU for each hidden layer, then linear."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 
 from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
+from ensgap.stack.batch_ensemble import BatchEnsembleLinear
 from ensgap.stack.layers import StackedBatchNorm, StackedLinear
 
 
@@ -37,16 +39,29 @@ class MLP(nn.Module):
 class StackedMLP(nn.Module):
     """All members at once; activations are kept as [members, features, batch]."""
 
-    def __init__(self, members: int, inputs: int, hidden: Sequence[int], classes: int) -> None:
+    def __init__(
+        self,
+        members: int,
+        inputs: int,
+        hidden: Sequence[int],
+        classes: int,
+        linear: Callable[[int, int], nn.Module] | None = None,  # instead of an ordinary linear layer per member
+    ) -> None:
         super().__init__()
         widths = [inputs, *hidden]
         layers: list[nn.Module] = []
         for before, after in pairwise(widths):
-            layers.append(StackedLinear(members, before, after, bias=False))
+            layers.append(linear(before, after) if linear else StackedLinear(members, before, after, bias=False))
             layers.append(StackedBatchNorm(members, after, relu=True))
-        layers.append(StackedLinear(members, widths[-1], classes))
+        layers.append((linear or partial(StackedLinear, members))(widths[-1], classes))
         self.layers = nn.Sequential(*layers)
 
     def forward(self, x: Tensor) -> Tensor:  # [members, batch, inputs] -> [members, batch, classes]
         y: Tensor = self.layers(x.transpose(1, 2))
         return y.transpose(1, 2)
+
+
+def batch_ensemble_mlp(ensembles: int, members: int, inputs: int, hidden: Sequence[int], classes: int) -> StackedMLP:
+    """So many BatchEnsembles of so many members each."""
+    linear = partial(BatchEnsembleLinear, ensembles, members)
+    return StackedMLP(ensembles * members, inputs, hidden, classes, linear)

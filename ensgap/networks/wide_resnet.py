@@ -1,12 +1,14 @@
 """A Wide ResNet (pre-activation): WRN-16-4 has widths 16/64/128/256, 2 blocks a group and 2,748,890 parameters."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 
 import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
+from ensgap.stack.batch_ensemble import BatchEnsembleConv2d, BatchEnsembleLinear
 from ensgap.stack.conv import StackedBatchNorm2d, StackedConv2d
 from ensgap.stack.layers import StackedLinear
 
@@ -65,25 +67,36 @@ class WideResNet(nn.Module):
 class StackedBlock(_Residual):
     """A block of all members."""
 
-    def __init__(self, members: int, inputs: int, outputs: int, stride: int) -> None:
+    def __init__(
+        self, members: int, inputs: int, outputs: int, stride: int, conv: Callable[..., nn.Module] | None = None
+    ) -> None:
         super().__init__()
+        conv = conv or partial(StackedConv2d, members)
         self.bn1 = StackedBatchNorm2d(members, inputs)
-        self.conv1 = StackedConv2d(members, inputs, outputs, 3, stride)
+        self.conv1 = conv(inputs, outputs, 3, stride)
         self.bn2 = StackedBatchNorm2d(members, outputs)
-        self.conv2 = StackedConv2d(members, outputs, outputs, 3)
-        self.shortcut = StackedConv2d(members, inputs, outputs, 1, stride) if inputs != outputs else None
+        self.conv2 = conv(outputs, outputs, 3)
+        self.shortcut = conv(inputs, outputs, 1, stride) if inputs != outputs else None
 
 
 class StackedWideResNet(nn.Module):
     """All members at once; activations are kept as [batch, members · channels, height, width]."""
 
-    def __init__(self, members: int, depth: int, widen: int, classes: int) -> None:
+    def __init__(
+        self,
+        members: int,
+        depth: int,
+        widen: int,
+        classes: int,
+        conv: Callable[..., nn.Module] | None = None,  # instead of an ordinary convolution per member
+        linear: Callable[[int, int], nn.Module] | None = None,
+    ) -> None:
         super().__init__()
         widths, self.members = _widths(widen), members
-        self.conv = StackedConv2d(members, 3, 16, 3)
-        self.blocks = nn.Sequential(*(StackedBlock(members, *shape) for shape in _blocks(depth, widths)))
+        self.conv = (conv or partial(StackedConv2d, members))(3, 16, 3)
+        self.blocks = nn.Sequential(*(StackedBlock(members, *shape, conv) for shape in _blocks(depth, widths)))
         self.bn = StackedBatchNorm2d(members, widths[-1])
-        self.linear = StackedLinear(members, widths[-1], classes)
+        self.linear = (linear or partial(StackedLinear, members))(widths[-1], classes)
 
     def forward(self, x: Tensor) -> Tensor:  # [members, batch, 3, height, width] -> [members, batch, classes]
         y = self.blocks(self.conv(x.transpose(0, 1).flatten(1, 2)))
@@ -91,6 +104,12 @@ class StackedWideResNet(nn.Module):
         y = y.unflatten(1, (self.members, -1)).permute(1, 2, 0)  # [members, channels, batch]
         logits: Tensor = self.linear(y)
         return logits.transpose(1, 2)
+
+
+def batch_ensemble_wide_resnet(ensembles: int, members: int, depth: int, widen: int, classes: int) -> StackedWideResNet:
+    """So many BatchEnsembles of so many members each."""
+    conv, linear = (partial(layer, ensembles, members) for layer in (BatchEnsembleConv2d, BatchEnsembleLinear))
+    return StackedWideResNet(ensembles * members, depth, widen, classes, conv, linear)
 
 
 def _widths(widen: int) -> list[int]:

@@ -1,6 +1,17 @@
 """Stacks: all members of all replicates trained together."""
 
+from ensgap.stack.batch_ensemble import FastInit
+from ensgap.stack.batch_ensemble_stack import BatchEnsembleStack
 from ensgap.stack.optim import OptimizerConfig
 from ensgap.stack.stack import BatchedStack, Kernels, LoopStack, Precision, Stack
 
-__all__ = ["BatchedStack", "Kernels", "LoopStack", "OptimizerConfig", "Precision", "Stack"]
+__all__ = [
+    "BatchEnsembleStack",
+    "BatchedStack",
+    "FastInit",
+    "Kernels",
+    "LoopStack",
+    "OptimizerConfig",
+    "Precision",
+    "Stack",
+]

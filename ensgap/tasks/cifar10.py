@@ -9,7 +9,7 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
-from ensgap.networks.wide_resnet import StackedWideResNet, WideResNet
+from ensgap.networks.wide_resnet import StackedWideResNet, WideResNet, batch_ensemble_wide_resnet
 from ensgap.points import Prepare, TensorPoints
 from ensgap.tasks.files import check_md5, damaged, data_root, fetch_once, read_bytes
 from ensgap.tasks.task import PAPER_SHARES, Defaults, DesignDefaults, Task, TaskData, log_spaced
@@ -123,6 +123,11 @@ def stacked(members: int) -> nn.Module:
     return StackedWideResNet(members, depth=16, widen=4, classes=10)
 
 
+def batch_ensemble(ensembles: int, members: int) -> nn.Module:
+    """The same with shared weights."""
+    return batch_ensemble_wide_resnet(ensembles, members, depth=16, widen=4, classes=10)
+
+
 PAPER = Defaults(
     train=TrainConfig(optimizer="sgd", lr=0.1, schedule="cosine", epochs=100),
     members=4,
@@ -138,6 +143,7 @@ CIFAR10 = Task(
     load=load,
     member=member,
     stacked=stacked,
+    batch_ensemble=batch_ensemble,
     loop_on_cpu=True,
     prepare=prepare,
     defaults=PAPER,

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Generator, nn
 
-from ensgap.networks.mlp import MLP, StackedMLP
+from ensgap.networks.mlp import MLP, StackedMLP, batch_ensemble_mlp
 from ensgap.points import TensorPoints, standardize
 from ensgap.tasks.files import check_md5, damaged, data_root, fetch_once, read_bytes
 from ensgap.tasks.task import PAPER_SHARES, Defaults, DesignDefaults, Task, TaskData, log_spaced
@@ -62,6 +62,11 @@ def stacked(members: int, layers: int = LAYERS) -> nn.Module:
     return StackedMLP(members, 54, (WIDTH,) * layers, 7)
 
 
+def batch_ensemble(ensembles: int, members: int, layers: int = LAYERS) -> nn.Module:
+    """The same with shared weights."""
+    return batch_ensemble_mlp(ensembles, members, 54, (WIDTH,) * layers, 7)
+
+
 def with_layers(layers: int) -> Task:
     """The paper's text has three hidden layers, its code four."""
     return replace(
@@ -70,6 +75,7 @@ def with_layers(layers: int) -> Task:
         title=f"Covertype / MLP with {layers} hidden layers",
         member=partial(member, layers=layers),
         stacked=partial(stacked, layers=layers),
+        batch_ensemble=partial(batch_ensemble, layers=layers),
     )
 
 
@@ -88,6 +94,7 @@ COVERTYPE = Task(
     load=load,
     member=member,
     stacked=stacked,
+    batch_ensemble=batch_ensemble,
     loop_on_cpu=False,
     prepare=standardize,
     defaults=PAPER,

@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 from torch import Generator, nn
 
-from ensgap.networks.mlp import MLP, StackedMLP
+from ensgap.networks.mlp import MLP, StackedMLP, batch_ensemble_mlp
 from ensgap.points import TensorPoints
 from ensgap.tasks.task import Defaults, DesignDefaults, Task, TaskData, log_spaced
 from ensgap.train import TrainConfig
@@ -34,6 +34,11 @@ def stacked(members: int) -> nn.Module:
     return StackedMLP(members, 64, (128, 128), 10)
 
 
+def batch_ensemble(ensembles: int, members: int) -> nn.Module:
+    """The same with shared weights."""
+    return batch_ensemble_mlp(ensembles, members, 64, (128, 128), 10)
+
+
 DIGITS = Task(
     name="digits",
     title="scikit-learn digits / MLP",
@@ -41,6 +46,7 @@ DIGITS = Task(
     load=load,
     member=member,
     stacked=stacked,
+    batch_ensemble=batch_ensemble,
     loop_on_cpu=False,
     defaults=Defaults(
         train=TrainConfig(optimizer="sgd", lr=0.1, schedule="cosine", epochs=40),

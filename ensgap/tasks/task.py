@@ -11,7 +11,17 @@ from torch import Generator, Tensor, nn
 
 from ensgap.errors import UserError
 from ensgap.points import Points, Prepare, as_they_are
-from ensgap.stack import BatchedStack, Kernels, LoopStack, OptimizerConfig, Precision, Stack
+from ensgap.seeds import INIT, SLOW, derive_seed, member_generators
+from ensgap.stack import (
+    BatchedStack,
+    BatchEnsembleStack,
+    FastInit,
+    Kernels,
+    LoopStack,
+    OptimizerConfig,
+    Precision,
+    Stack,
+)
 from ensgap.train import TrainConfig
 
 
@@ -78,6 +88,8 @@ class Task:
     presets: Mapping[str, Defaults] = field(default_factory=dict)
     with_layers: Callable[[int], "Task"] | None = None
     """The task with so many hidden layers in its network, where that is an option."""
+    batch_ensemble: Callable[[int, int], nn.Module] | None = None
+    """So many BatchEnsembles of so many members each as one batched network, where that is built."""
     smoke_fraction: float = 1.0
     """The share of the data that a smoke run uses."""
 
@@ -100,11 +112,40 @@ class Task:
     ) -> Stack:
         """A stack with a member for each generator, by whichever way is fastest on the device unless one is named."""
         members = [self.member(generator) for generator in generators]
-        if kernels == "auto":
-            kernels = "loop" if self.loop_on_cpu and device.type == "cpu" else "batched"
-        if kernels == "loop":
+        if self._loops(device, kernels):
             return LoopStack(members, optimizer, device, precision)
         return BatchedStack(self.stacked(len(members)), members, optimizer, device, precision)
+
+    def batch_ensemble_stack(
+        self,
+        seed: int,
+        replicates: Sequence[int],
+        members: int,
+        init: FastInit,
+        optimizer: OptimizerConfig,
+        device: torch.device,
+        precision: Precision = "float32",
+        kernels: Kernels = "auto",
+    ) -> Stack:
+        """A stack with a BatchEnsemble for each replicate."""
+        if self.batch_ensemble is None:
+            raise UserError(
+                f"BatchEnsemble is built for digits, covertype and cifar10; choose one of them instead of {self.name}."
+            )
+        slow = [torch.Generator().manual_seed(derive_seed(seed, replicate, SLOW)) for replicate in replicates]
+        return BatchEnsembleStack(
+            self.batch_ensemble(len(replicates), members),
+            [self.member(generator) for generator in slow],
+            member_generators(seed, replicates, members, INIT),
+            init,
+            optimizer,
+            device,
+            precision,
+            loop=self._loops(device, kernels),
+        )
+
+    def _loops(self, device: torch.device, kernels: Kernels) -> bool:
+        return kernels == "loop" or (kernels == "auto" and self.loop_on_cpu and device.type == "cpu")
 
 
 def log_spaced(low: float, high: float, count: int) -> tuple[float, ...]:

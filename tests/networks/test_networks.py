@@ -22,6 +22,7 @@ from ensgap.networks.wide_resnet import StackedWideResNet, WideResNet
 from ensgap.points import Points, TensorPoints
 from ensgap.seeds import INIT, ORDER, member_generators
 from ensgap.stack import BatchedStack, LoopStack, OptimizerConfig, Stack
+from ensgap.stack.batch_ensemble import count_parameters
 from ensgap.stack.optim import OptimizerName
 from ensgap.tasks import get_task
 from ensgap.tasks.ag_news import TokenPoints
@@ -131,6 +132,35 @@ def test_parameters_as_published(task: str, count: int) -> None:
     assert sum(p.numel() for p in get_task(task).member(None).parameters()) == count
     with torch.device("meta"):
         assert sum(p.numel() for p in get_task(task).stacked(3).parameters()) == 3 * count
+
+
+def test_parameters_of_a_batch_ensemble() -> None:
+    """By hand, WRN-16-4 of 4 members: 2,748,890 less 3,616 of batch norms and 10 biases are shared; a member's own are
+    r (2,019), s and biases (2,266 each) and the batch norms.
+    """
+    task = get_task("cifar10")
+    assert task.batch_ensemble is not None
+    shared = own = 0
+    for module in task.member(None).modules():
+        if isinstance(module, nn.Conv2d | nn.Linear):
+            shared += module.weight.numel()
+            own += module.weight.shape[1] + 2 * module.weight.shape[0]
+        elif isinstance(module, nn.BatchNorm2d):
+            own += 2 * module.num_features
+    for ensembles in (1, 3):
+        with torch.device("meta"):
+            counts = count_parameters(task.batch_ensemble(ensembles, 4))
+        assert counts == (shared, 4 * own) == (2_745_264, 40_668)
+
+
+def test_a_batch_ensemble_has_as_many_hidden_layers_as_its_task() -> None:
+    task = get_task("covertype")
+    assert task.with_layers is not None and task.batch_ensemble is not None
+    four = task.with_layers(4).batch_ensemble
+    assert four is not None
+    with torch.device("meta"):
+        shared = [count_parameters(network(1, 8)).shared for network in (task.batch_ensemble, four)]
+    assert shared == [1024 * (54 + 1024 * hidden + 7) for hidden in (2, 3)]
 
 
 def test_four_hidden_layers_have_the_papers_codes_count() -> None:

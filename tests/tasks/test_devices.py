@@ -20,8 +20,9 @@ def test_batches_and_networks_follow_the_device(name: str, tmp_path: Path, monke
     generators = [torch.Generator().manual_seed(m) for m in range(2)]
     inputs = task.prepare(pool, index)(pool.gather(index), generators)
     with META:
-        network = task.stacked(2)
-    logits = network.train()(inputs)
-    assert logits.device == META
-    assert logits.shape == (2, 12, task.classes)
-    assert all(g.device == META for g in torch.autograd.grad(logits.sum(), list(network.parameters())))
+        networks = [task.stacked(2), *([task.batch_ensemble(1, 2)] if task.batch_ensemble else [])]
+    for network in networks:
+        logits = network.train()(inputs)
+        assert logits.device == META
+        assert logits.shape == (2, 12, task.classes)
+        assert all(g.device == META for g in torch.autograd.grad(logits.sum(), list(network.parameters())))
