@@ -7,11 +7,10 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from ensgap.holdout import Holdout
-from ensgap.stack import Precision
+from ensgap.stack import FastInit, Precision
 from ensgap.stopping import Stopping
 from ensgap.train import TrainConfig
 
-FastInit = Literal["gaussian_0.1", "gaussian_0.5", "sign"]
 Phase = Literal["search", "test", "holdout"]
 FIRST_TEST_REPLICATE = 1000
 """Test replicates are numbered from here: fresh seeds, so that what selection saw does not favour what it selected."""

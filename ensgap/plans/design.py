@@ -12,8 +12,8 @@ from ensgap.errors import UserError
 from ensgap.folder import StudyFolder
 from ensgap.holdout import Holdout, parse_order, replicate_holdouts
 from ensgap.results.weight_decay import read_results
-from ensgap.spec import FastInit, TrialSpec
-from ensgap.stack import Precision
+from ensgap.spec import TrialSpec
+from ensgap.stack import FastInit, Precision
 from ensgap.stopping import Stopping
 from ensgap.tasks import Task
 from ensgap.train import TrainConfig
@@ -237,6 +237,7 @@ class BatchEnsembleConfig(EarlyStoppingConfig):
                 "The members of a BatchEnsemble share their slow weights, so none of them can stop before the others; "
                 "leave out --stopping individual."
             )
+        task.batch_ensembles()
         own = {"members": 4, "val_fractions": (task.design.batch_ensemble_fraction,), "inits": ("none", *self.inits)}
         plan = self.stopping_design("batch_ensemble", task, **own)
         return replace(plan, val_fractions=plan.val_fractions[-1:]) if self.smoke and not self.val_fractions else plan

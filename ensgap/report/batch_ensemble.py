@@ -67,8 +67,8 @@ def _headline(results: BatchEnsembleResults) -> str:
     against = f" (the deep ensemble: {deep[0].stopped.estimate('ensemble_nll').mean:.4f})" if deep else ""
     return (
         f"On {results.design.config['task']}, the BatchEnsemble with the lowest ensemble NLL on test data, "
-        f"{best.stopped.estimate('ensemble_nll').mean:.4f}{against}, starts its fast weights as {INITS[best.init]}, with "
-        f"a {results.design.where(best.holdout)}. Holdouts that members do not share "
+        f"{best.stopped.estimate('ensemble_nll').mean:.4f}{against}, starts its fast weights as {INITS[best.init]}, "
+        f"with a {results.design.where(best.holdout)}. Holdouts that members do not share "
         f"{', and '.join(said) if said else 'give no clear verdict on leaks'}."
     )
 
@@ -79,9 +79,9 @@ def _cards(results: BatchEnsembleResults) -> list[Card]:
         own = [c for c in results.cells if c.init == init and c.holdout.order < results.design.config["members"]]
         leaks = [(leak.mean, cell) for cell in own if (leak := cell.leak()) is not None]
         if leaks:
-            leak, cell = max(leaks, key=lambda item: item[0])
+            worst, cell = max(leaks, key=lambda item: item[0])
             below = f"{results.design.where(cell.holdout)}: {cell.verdict()}"
-            cards.append(Card(f"leak, {INITS[init]}", f"{leak:.0%}", below))
+            cards.append(Card(f"leak, {INITS[init]}", f"{worst:.0%}", below))
     return cards
 
 
@@ -162,7 +162,8 @@ def _leak_figure(results: BatchEnsembleResults, share: float) -> NamedFigure:
         figure.legend(handles, names, loc="outside lower center", ncols=3, fontsize=9)
     caption = (
         f"The leak: the average member on its training points, on its own holdout ({percent(share)}) and on test "
-        "data, ± SEM, per initialisation and holdout. Where the holdout sits with training instead of test, it cannot be trusted."
+        "data, ± SEM, per initialisation and holdout. Where the holdout sits with training instead of test, it cannot "
+        "be trusted."
     )
     return NamedFigure("leak" if len(results.design.shares) == 1 else f"leak_{100 * share:g}", caption, figure)
 
@@ -180,12 +181,12 @@ def _tidy(results: BatchEnsembleResults) -> list[dict[str, Any]]:
     rows = []
     for cell in results.cells:
         where = {"init": cell.init, "holdout": cell.holdout.order, "val_fraction": cell.holdout.fraction}
-        found = {("test", name): cell.stopped.estimate(name) for name in cell.stopped.figures}
+        found = [("test", name, cell.stopped.estimate(name)) for name in cell.stopped.figures]
         for on, figures in cell.members.items():
-            found |= {(on, f"avg_member_{metric}"): Estimate.of(values) for metric, values in figures.items()}
-        for (on, name), e in found.items():
+            found += [(on, f"avg_member_{metric}", Estimate.of(values)) for metric, values in figures.items()]
+        for place, name, e in found:
             numbers = {"mean": e.mean, "sem": e.sem, "replicates": len(cell.replicates)}
-            rows.append(where | {"on": on, "figure": name} | numbers)
+            rows.append(where | {"on": place, "figure": name} | numbers)
     return rows
 
 

@@ -8,6 +8,7 @@ from ensgap import metrics
 from ensgap.folder import StudyFolder
 from ensgap.gap import Array, Estimate, ratio_of_means
 from ensgap.holdout import Holdout
+from ensgap.predictions import Predictions
 from ensgap.results.cells import Cell, Design, read_design
 from ensgap.results.early_stopping import Stopped, kept
 from ensgap.stopping import Rule
@@ -70,7 +71,8 @@ def _cell(cell: Cell) -> BatchEnsembleCell:
     if cell.has(f"{rule}-pool"):
         pool = cell.predictions(f"{rule}-pool")
         test = cell.predictions(f"{rule}-test")
-        for where, predictions in (("train", replace(pool, held=~pool.held)), ("holdout", pool), ("test", test)):
+        seen: dict[Where, Predictions] = {"train": replace(pool, held=~pool.held), "holdout": pool, "test": test}
+        for where, predictions in seen.items():
             logits, labels = predictions.by_member()
             found = metrics.member_figures(logits.double().log_softmax(-1), labels)
             members[where] = {metric: found[f"avg_member_{metric}"].numpy() for metric in metrics.METRICS}

@@ -68,6 +68,9 @@ class TrialRun:
             weight_decay=[spec.setting["weight_decay"]] * stack,
             momentum=spec.train.momentum,
         )
+        if spec.fast_weights is not None:
+            who = (spec.seed, spec.replicates, spec.members, spec.fast_weights)
+            return self.task.batch_ensemble_stack(*who, optimizer, self.device, spec.precision, self.kernels)
         generators = member_generators(spec.seed, spec.replicates, spec.members, INIT)
         return self.task.stack(generators, optimizer, self.device, self.kernels, spec.precision)
 

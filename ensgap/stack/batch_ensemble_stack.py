@@ -104,6 +104,10 @@ class BatchEnsembleStack:
         """Its explicit weights W ∘ (s rᵀ) and all that is its own: what an ordinary network `with_biases` takes."""
         return {name: value.clone() for name, value in self._member(member).items()}
 
+    def parameter_count(self) -> int:
+        """Of all members together, shared weights once."""
+        return sum(parameter.numel() for parameter in self.network.parameters())
+
     def state_dict(self) -> dict[str, Any]:
         """Slow and fast weights, buffers and optimizer."""
         return {"network": self.network.state_dict(), "optimizer": self.optimizer.state_dict()}

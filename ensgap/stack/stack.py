@@ -34,6 +34,10 @@ class Stack(Protocol):
         """One member's weights and buffers, under the names they have in an ordinary network."""
         ...
 
+    def parameter_count(self) -> int:
+        """Of all members together."""
+        ...
+
     def state_dict(self) -> dict[str, Any]:
         """Weights, buffers and optimizer."""
         ...
@@ -100,6 +104,10 @@ class BatchedStack:
         """A slice of everything."""
         return {name: value[member].detach().clone() for name, value in self.network.state_dict().items()}
 
+    def parameter_count(self) -> int:
+        """Of all members together."""
+        return sum(parameter.numel() for parameter in self.network.parameters())
+
     def state_dict(self) -> dict[str, Any]:
         """Weights, buffers and optimizer."""
         return {"network": self.network.state_dict(), "optimizer": self.optimizer.state_dict()}
@@ -154,6 +162,10 @@ class LoopStack:
     def member_state(self, member: int) -> dict[str, Tensor]:
         """A copy of its state."""
         return {name: value.detach().clone() for name, value in self.networks[member].state_dict().items()}
+
+    def parameter_count(self) -> int:
+        """Of all members together."""
+        return sum(parameter.numel() for parameter in self.networks.parameters())
 
     def state_dict(self) -> dict[str, Any]:
         """Weights, buffers and optimizers."""

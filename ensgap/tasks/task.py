@@ -116,6 +116,14 @@ class Task:
             return LoopStack(members, optimizer, device, precision)
         return BatchedStack(self.stacked(len(members)), members, optimizer, device, precision)
 
+    def batch_ensembles(self) -> Callable[[int, int], nn.Module]:
+        """How its BatchEnsembles are made; where that is not built, a clear error."""
+        if self.batch_ensemble is None:
+            raise UserError(
+                f"BatchEnsemble is built for digits, covertype and cifar10; choose one of them instead of {self.name}."
+            )
+        return self.batch_ensemble
+
     def batch_ensemble_stack(
         self,
         seed: int,
@@ -128,13 +136,9 @@ class Task:
         kernels: Kernels = "auto",
     ) -> Stack:
         """A stack with a BatchEnsemble for each replicate."""
-        if self.batch_ensemble is None:
-            raise UserError(
-                f"BatchEnsemble is built for digits, covertype and cifar10; choose one of them instead of {self.name}."
-            )
         slow = [torch.Generator().manual_seed(derive_seed(seed, replicate, SLOW)) for replicate in replicates]
         return BatchEnsembleStack(
-            self.batch_ensemble(len(replicates), members),
+            self.batch_ensembles()(len(replicates), members),
             [self.member(generator) for generator in slow],
             member_generators(seed, replicates, members, INIT),
             init,
