@@ -17,7 +17,7 @@ class BatchEnsembleStack:
     """E BatchEnsembles of M members, computed as one batch or, with `loop`, member after member.
 
     The loop takes an ordinary network with each member's explicit weights, and keeps only one member's activations: for
-    convolutions on CPU it is as fast as a loop over ordinary members. Both ways have the same state.
+    convolutions on CPU it takes about as long as a loop over ordinary members. Both ways have the same state.
 
     Every member has its own mini-batch. Biases, batch norms and fast weights follow the gradient of their own member's
     loss, slow weights the mean over the ensemble's members of theirs, so a learning rate means the same for every M.
