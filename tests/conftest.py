@@ -18,18 +18,18 @@ GRID = ("--grid", "0", "1e-4", "3e-4", "1e-3", "3e-3", "1e-2", "1e9")
 """The last value diverges."""
 
 
-def start_study(out: Path, *flags: str) -> subprocess.Popen[str]:
-    """`python studies/weight_decay.py` in a process of its own."""
-    command = [sys.executable, str(ROOT / "studies" / "weight_decay.py"), "--out", str(out), *flags]
+def start_study(out: Path, *flags: str, study: str = "weight_decay") -> subprocess.Popen[str]:
+    """`python studies/<study>.py` in a process of its own."""
+    command = [sys.executable, str(ROOT / "studies" / f"{study}.py"), "--out", str(out), *flags]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     return subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment, cwd=out.parent
     )
 
 
-def run_study(out: Path, *flags: str) -> tuple[int, str]:
+def run_study(out: Path, *flags: str, study: str = "weight_decay") -> tuple[int, str]:
     """Its exit status and all it printed."""
-    process = start_study(out, *flags)
+    process = start_study(out, *flags, study=study)
     output, _ = process.communicate(timeout=300)
     return process.returncode, output
 

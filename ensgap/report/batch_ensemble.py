@@ -68,7 +68,7 @@ def _headline(results: BatchEnsembleResults) -> str:
     return (
         f"On {results.design.config['task']}, the BatchEnsemble with the lowest ensemble NLL on test data, "
         f"{best.stopped.estimate('ensemble_nll').mean:.4f}{against}, starts its fast weights as {INITS[best.init]}, "
-        f"with a {results.design.where(best.holdout)}. Holdouts that members do not share "
+        f"with {results.design.where(best.holdout)}. Holdouts that members do not share "
         f"{', and '.join(said) if said else 'give no clear verdict on leaks'}."
     )
 

@@ -94,9 +94,9 @@ def _draw(axes: Axes, line: Line) -> None:
 
 
 def _zoom(axes: Axes, lines: Sequence[Line]) -> None:
-    """Keep a method that blew up from flattening the rest: show up to somewhat above the better four fifths."""
+    """Keep a method that blew up from flattening the rest: show up to well above the better four fifths."""
     values = np.array([line.scale * e.mean for line in lines for e in line.estimates])
     if len(values):
         low, high = values.min(), np.quantile(values, 0.8)
-        if values.max() > high + 2 * (high - low) > 0:
+        if values.max() > high + 6 * (high - low) > 0:
             axes.set_ylim(low - 0.15 * (high - low), high + 1.5 * (high - low))

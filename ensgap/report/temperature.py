@@ -55,7 +55,7 @@ def _headline(results: TemperatureResults) -> str:
     return (
         f"On {config['task']}, with {config['members']} members: one temperature for the ensemble gave a lower "
         f"ensemble NLL on test data than individual temperatures {count_verdicts(verdicts)}. The lowest ensemble NLL, "
-        f"{estimate.mean:.4f}, had {title_of(variant)} with a {results.design.where(cell.holdout)}."
+        f"{estimate.mean:.4f}, had {title_of(variant)} with {results.design.where(cell.holdout)}."
     )
 
 

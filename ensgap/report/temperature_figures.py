@@ -1,6 +1,8 @@
 """The figures of a temperature study."""
 
 import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ensgap.metrics import METRICS
@@ -8,7 +10,9 @@ from ensgap.report.design_tables import LEVELS, scale_of
 from ensgap.report.panels import LOOKS, Line, share_panels
 from ensgap.report.report import NamedFigure
 from ensgap.report.style import NAMES, STYLE
-from ensgap.results.temperature import TemperatureResults
+from ensgap.results.temperature import Sweep, TemperatureResults
+
+SHOWN = 2.5
 
 
 def draw_figures(results: TemperatureResults) -> list[NamedFigure]:
@@ -38,6 +42,20 @@ def _panels(results: TemperatureResults) -> list[NamedFigure]:
     return figures
 
 
+def _around(axes: Axes, sweep: Sweep, metric: str) -> None:
+    """Show the temperatures within a factor of the best one."""
+    best = sweep.temperatures[int(sweep.curves["joint"]["nll"].argmin())]
+    near = (sweep.temperatures >= best / SHOWN) & (sweep.temperatures <= best * SHOWN)
+    values = scale_of(metric) * np.concatenate([curve[metric][near] for curve in sweep.curves.values()])
+    margin = 0.06 * (values.max() - values.min()) or 0.1
+    axes.set_ylim(values.min() - margin, values.max() + margin)
+    axes.set_xscale("log")
+    axes.set_xlim(best / SHOWN, best * SHOWN)
+    ticks = [t for t in (0.1, 0.25, 0.5, 1, 2, 4, 8) if best / SHOWN <= t <= best * SHOWN]
+    axes.set_xticks(ticks, [f"{t:g}" for t in ticks])
+    axes.set_xticks([], minor=True)
+
+
 def _sweep(results: TemperatureResults) -> NamedFigure:
     sweep = results.sweep
     with matplotlib.rc_context(STYLE):
@@ -53,9 +71,7 @@ def _sweep(results: TemperatureResults) -> NamedFigure:
                     sweep.temperatures[lowest], color=look.color, linestyle=look.dash, linewidth=0.9, alpha=0.6
                 )
                 axes.plot(sweep.temperatures[lowest], values[lowest], look.marker, color=look.color, markersize=7)
-            axes.set_xscale("log")
-            axes.set_xticks([0.5, 1, 2], ["0.5", "1", "2"])
-            axes.set_xticks([], minor=True)
+            _around(axes, sweep, metric)
             axes.set_xlabel("Temperature")
             axes.set_title(f"Test {NAMES[metric]}", fontsize=10)
         handles, names = axes.get_legend_handles_labels()

@@ -73,7 +73,8 @@ class Design:
 
     def where(self, holdout: Holdout) -> str:
         """A holdout in words."""
-        return f"{self.name(holdout.order)} holdout of {100 * holdout.fraction:g}%"
+        name = self.name(holdout.order)
+        return f"{'an' if name[0] == 'o' else 'a'} {name} holdout of {100 * holdout.fraction:g}%"
 
 
 def read_design(folder: StudyFolder) -> Design:

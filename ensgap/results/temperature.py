@@ -16,7 +16,7 @@ from ensgap.metrics import METRICS
 from ensgap.results.cells import Cell, Design, read_design
 
 SWEEP_SHARE = 0.05
-SWEEP = np.exp(np.linspace(np.log(0.5), np.log(2.5), 41))
+SWEEP = np.exp(np.linspace(np.log(0.2), np.log(5), 81))
 
 
 @dataclass(frozen=True)
