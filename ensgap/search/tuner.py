@@ -3,7 +3,7 @@
 import logging
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ray import tune
@@ -67,7 +67,7 @@ class Runner:
     ) -> None:
         self.ray.start()
         logging.getLogger("ray.tune").setLevel(logging.ERROR)
-        folder = StudyFolder(self.folder.path.resolve())
+        folder = replace(self.folder, path=self.folder.path.resolve())
         progress = SearchProgress(base.phase, trials, base.train.epochs if base.stopping is None else None)
         with progress, warnings.catch_warnings(action="ignore"), orderly_interrupts():
             shared = tune.with_parameters(
