@@ -78,23 +78,32 @@ def evaluate(predictions: Predictions) -> Figures:
     there are none, and only the average member's are given.
     """
     logits, labels = predictions.by_member()
-    log_probs = logits.double().log_softmax(-1)
-    figures = {
-        "avg_member_nll": nll(log_probs, labels).mean(1),
-        "avg_member_error": error(log_probs, labels).mean(1),
-        "avg_member_ece": ece(log_probs, labels).mean(1),
-        "avg_member_entropy": entropy(log_probs).mean(1),
-    }
+    figures = member_figures(logits.double().log_softmax(-1), labels)
     if predictions.order == 1:
         return figures
     logits, labels = predictions.by_point()
-    joint = ensemble_log_probs(logits.double().log_softmax(-1))
-    figures |= {
-        "ensemble_nll": nll(joint, labels),
-        "ensemble_error": error(joint, labels),
-        "ensemble_ece": ece(joint, labels),
-        "ensemble_entropy": entropy(joint),
-    }
+    figures |= ensemble_figures(ensemble_log_probs(logits.double().log_softmax(-1)), labels)
     figures["diversity"] = figures["ensemble_entropy"] - figures["avg_member_entropy"]
     figures["ambiguity"] = figures["avg_member_nll"] - figures["ensemble_nll"]
     return figures
+
+
+def member_figures(
+    log_probs: Tensor, labels: Tensor
+) -> Figures:  # [ensembles, members, points, classes], [E, M, points]
+    """The average member's figures."""
+    return {f"avg_member_{name}": values.mean(1) for name, values in _all(log_probs, labels).items()}
+
+
+def ensemble_figures(log_probs: Tensor, labels: Tensor) -> Figures:  # [ensembles, points, classes], [ensembles, points]
+    """The figures of the ensemble's own prediction."""
+    return {f"ensemble_{name}": values for name, values in _all(log_probs, labels).items()}
+
+
+def _all(log_probs: Tensor, labels: Tensor) -> Figures:
+    return {
+        "nll": nll(log_probs, labels),
+        "error": error(log_probs, labels),
+        "ece": ece(log_probs, labels),
+        "entropy": entropy(log_probs),
+    }

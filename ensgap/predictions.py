@@ -40,16 +40,20 @@ class Predictions:
             raise ValueError("points must all be held out by equally many members")
         return order
 
-    def by_point(self) -> tuple[Tensor, Tensor]:
-        """The logits of just the k members that held a point out, [ensembles, k, points, classes], and its labels."""
+    def holders(self) -> Tensor:
+        """The k members that held each point out, [ensembles, k, points]; an error where k is 1."""
         if self.order == 1:
             raise UserError(
                 "A disjoint holdout (order 1) has no joint metric, because no point is held out by two members; "
                 "choose --holdout overlapping, shared or an order from 2 up."
             )
-        if self.order == self.logits.shape[1]:
+        return self.held.int().argsort(dim=1, descending=True, stable=True)[:, : self.order]
+
+    def by_point(self) -> tuple[Tensor, Tensor]:
+        """The logits of just the k members that held a point out, [ensembles, k, points, classes], and its labels."""
+        who = self.holders()
+        if who.shape[1] == self.logits.shape[1]:
             return self.logits, self.labels
-        who = self.held.int().argsort(dim=1, descending=True, stable=True)[:, : self.order]  # [ensembles, k, points]
         return self.logits.gather(1, who.unsqueeze(-1).expand(-1, -1, -1, self.logits.shape[-1])), self.labels
 
     def by_member(self) -> tuple[Tensor, Tensor]:

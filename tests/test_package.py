@@ -11,7 +11,7 @@ def test_version() -> None:
 
 
 def test_nothing_right_of_predictions_imports_ray() -> None:
-    modules = "ensgap.metrics, ensgap.gap, ensgap.results, ensgap.report, ensgap.predictions"
+    modules = "ensgap.metrics, ensgap.calibrate, ensgap.gap, ensgap.results, ensgap.report, ensgap.predictions"
     check = f"import sys, {modules}; assert not {{'ray', 'optuna'}} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", check], check=True)
 
