@@ -223,14 +223,18 @@ def test_fits_are_never_worse_than_what_they_generalise(
 
 
 def test_members_that_are_alike_leave_their_common_optimum_when_parting_pays() -> None:
-    p = made(4, (1, 1, 60, 3), scale=1.0)
-    same = replace(p, logits=p.logits.repeat(1, 2, 1, 1), held=p.held.repeat(1, 2, 1))
-    joint, own = (calibrate.fit(same, s) for s in ("joint", "joint_per_member"))
-    rng = np.random.default_rng(0)
-    starts = [torch.tensor(rng.uniform(-3, 3, 2)) for _ in range(400)]
-    best = min(objective(same, 0, u, "joint", None).item() for u in starts)
-    ours, shared = (objective(same, 0, t.values[0].log(), "joint", None).item() for t in (own, joint))
-    assert ours <= min(best, shared) + 1e-9
+    # right by little or wrong by much: no one T suits both, a sharp and a uniform member together do
+    g = torch.Generator().manual_seed(0)
+    margins = torch.where(torch.arange(50) < 40, 0.1, -10.0) * (1 + 0.2 * torch.rand(50, generator=g))
+    logits = torch.zeros(1, 2, 50, 3, dtype=torch.float64)
+    logits[..., 0] = margins
+    held = torch.ones(1, 2, 50, dtype=torch.bool)
+    p = Predictions(logits, torch.zeros(1, 50, dtype=torch.long), held, torch.arange(50).unsqueeze(0))
+    joint, own = (calibrate.fit(p, s).values[0].log() for s in ("joint", "joint_per_member"))
+    ours, shared = (objective(p, 0, u, "joint", None).item() for u in (own, joint))
+    grid = torch.cartesian_prod(*[torch.linspace(-6.9, 6.9, 41, dtype=torch.float64)] * 2)
+    assert ours < shared - 1
+    assert ours <= min(objective(p, 0, u, "joint", None).item() for u in grid) + 1e-9
 
 
 @pytest.mark.parametrize("scaling", SCALINGS)
