@@ -28,6 +28,9 @@ Scaling = Literal["none", "individual", "joint", "joint_per_member", "pooled"]
 Under a holdout of order k < M the ensemble's NLL is that of each point's k held-out members.
 """
 SCALINGS: tuple[Scaling, ...] = get_args(Scaling)
+BOUND = 4.0
+"""Temperatures stay within 1/4…4, unless asked otherwise. Where a finite optimum exists it mostly lies inside; where
+none does (a holdout that is separable), wider bounds only make the blow-up worse."""
 PRIOR = 1.0
 """σ of the weak prior on log T: T = 1/2.7…2.7 is one σ."""
 CHUNK = 2**23
@@ -47,7 +50,7 @@ class Temperatures:
         return Temperatures(self.scaling, self.values[start:stop], self.at_bound[start:stop])
 
 
-def fit(predictions: Predictions, scaling: Scaling, prior: float | None = None) -> Temperatures:
+def fit(predictions: Predictions, scaling: Scaling, prior: float | None = None, bound: float = BOUND) -> Temperatures:
     """The temperatures that minimise the summed NLL of held-out points, plus (log T)²/2σ² each if a prior σ is given.
 
     Joint scalings of a disjoint holdout (order 1) raise a UserError.
@@ -56,8 +59,10 @@ def fit(predictions: Predictions, scaling: Scaling, prior: float | None = None) 
         raise UserError(f"A scaling is one of {', '.join(SCALINGS)}, however: {scaling}.")
     if prior is not None and not prior > 0:
         raise UserError(f"The prior's width must be above 0, however: {prior:g}.")
-    log_t = torch.cat([_fit(part, scaling, prior) for _, part in _parts(predictions)])
-    return Temperatures(scaling, log_t.exp(), log_t.abs() >= math.log(newton.BOUND) - newton.TOLERANCE)
+    if not bound > 1:
+        raise UserError(f"The bound of temperatures must be above 1, however: {bound:g}.")
+    log_t = torch.cat([_fit(part, scaling, prior, bound) for _, part in _parts(predictions)])
+    return Temperatures(scaling, log_t.exp(), log_t.abs() >= math.log(bound) - newton.TOLERANCE)
 
 
 def apply(predictions: Predictions, temperatures: Temperatures) -> tuple[Tensor, Tensor]:
@@ -107,22 +112,24 @@ def _parts(predictions: Predictions) -> Iterator[tuple[slice, Predictions]]:
         yield rows, Predictions(logits, labels, held, predictions.index[rows])
 
 
-def _fit(predictions: Predictions, scaling: Scaling, prior: float | None) -> Tensor:  # -> log T, shaped as `values`
+def _fit(
+    predictions: Predictions, scaling: Scaling, prior: float | None, bound: float
+) -> Tensor:  # -> log T, shaped as `values`
     ensembles, members = predictions.held.shape[:2]
     if scaling == "none":
         return torch.zeros(ensembles, members, dtype=torch.float64)
     if scaling == "individual":
         logits, labels = predictions.by_member()  # each member of each ensemble is a problem of its own
         problems = newton.Problems.alone(logits.flatten(0, 1), labels.flatten(0, 1))
-        return newton.shared_temperature(problems, prior).view(ensembles, members)
+        return newton.shared_temperature(problems, prior, bound).view(ensembles, members)
     logits, labels = predictions.by_point()
     if scaling == "pooled":
         averaged = metrics.ensemble_log_probs(logits.double().log_softmax(-1))
-        return newton.shared_temperature(newton.Problems.alone(averaged, labels), prior).unsqueeze(1)
+        return newton.shared_temperature(newton.Problems.alone(averaged, labels), prior, bound).unsqueeze(1)
     problems = newton.Problems.build(logits, labels, predictions.holders(), members)
     if scaling == "joint":
-        return newton.shared_temperature(problems, prior).unsqueeze(1).repeat(1, members)
-    return newton.own_temperatures(problems, prior)
+        return newton.shared_temperature(problems, prior, bound).unsqueeze(1).repeat(1, members)
+    return newton.own_temperatures(problems, prior, bound)
 
 
 def _scaled(predictions: Predictions, temperatures: Temperatures) -> Predictions:

@@ -11,15 +11,18 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-BOUND = 1024.0
-"""Temperatures stay within 1/1024…1024. Where a finite optimum exists it lies well inside (149 and 0.0745 are the
-extremes we met); where none does, predictions at the bound are one-hot or uniform in all but name."""
-GRID = torch.linspace(-math.log(BOUND), math.log(BOUND), 21, dtype=torch.float64)
-"""The coarse scan of log T: powers of two, T = 1 among them. With steps of e it missed 5 of 960 joint optima."""
 TOLERANCE = 1e-9  # of log T: the last Newton step is smaller
 MAX_STEPS = 100  # a guard against endless loops; 4–8 are usual for one temperature, 5–16 for several
 SEARCH_POINTS = 2000  # enough to choose a valley; its floor is found on all points
 SEARCH_PASSES = 10  # a guard too: 2–4 are usual
+
+
+def coarse_grid(bound: float) -> Tensor:
+    """The coarse scan of log T within 1/bound…bound: steps of a factor of two (with steps of e it missed 5 of 960 joint
+    optima), T = 1 among them.
+    """
+    steps = 2 * math.ceil(math.log2(bound)) + 1
+    return torch.linspace(-math.log(bound), math.log(bound), steps, dtype=torch.float64)
 
 
 @dataclass(frozen=True)
@@ -73,31 +76,33 @@ def pooled_nll(likelihoods: Tensor) -> Tensor:  # [problems, k, points] -> [prob
     return (math.log(likelihoods.shape[1]) - likelihoods.logsumexp(1)).sum(-1)
 
 
-def shared_temperature(problems: Problems, prior: float | None) -> Tensor:  # -> log T, [problems]
+def shared_temperature(problems: Problems, prior: float | None, bound: float) -> Tensor:  # -> log T, [problems]
     """The one log T of each problem that minimises its NLL (plus the prior's (log T)²/2σ²).
 
     The NLL of one member is unimodal in log T, that of an average need not be: so scan the grid, refine from its best
     point, and from the second valley where there is one.
     """
     precision, count = (0.0 if prior is None else prior**-2), problems.margins.shape[0]
-    grid = GRID.to(problems.margins.device)
+    grid = coarse_grid(bound).to(problems.margins.device)
     scan = torch.stack([pooled_nll(problems.likelihoods(u.expand(count, problems.members))) for u in grid])
     scan = scan + precision * grid.square().unsqueeze(1) / 2  # [grid, problems]
     best = scan.argmin(0)  # the lowest T of equals
-    u, f = _descend(problems, precision, grid[best])
+    u, f = _descend(problems, precision, grid, best)
     wall = torch.full_like(scan[:1], torch.inf)
     valley = (scan < torch.cat([wall, scan[:-1]])) & (scan < torch.cat([scan[1:], wall]))
     second = torch.where(valley, scan, torch.inf).scatter(0, best.unsqueeze(0), torch.inf)
     rows = second.isfinite().any(0).nonzero().squeeze(1)
     if len(rows):
         some = Problems(problems.margins[rows], problems.who[rows], problems.members)
-        other_u, other_f = _descend(some, precision, grid[second[:, rows].argmin(0)])
+        other_u, other_f = _descend(some, precision, grid, second[:, rows].argmin(0))
         u[rows] = torch.where(other_f < f[rows], other_u, u[rows])
     return torch.where(f.isfinite(), u, torch.nan)
 
 
-def _descend(problems: Problems, precision: float, start: Tensor) -> tuple[Tensor, Tensor]:  # -> log T, objective
-    """Newton's method in the downhill neighbour interval of a grid point, for one log T per problem.
+def _descend(
+    problems: Problems, precision: float, grid: Tensor, start: Tensor
+) -> tuple[Tensor, Tensor]:  # -> log T, objective, each [problems]
+    """Newton's method in the downhill neighbour interval of a place in the grid, for one log T per problem.
 
     A step that leaves the bracket is replaced by its middle, and a point above the start closes the bracket: the result
     is never worse than the start.
@@ -107,12 +112,12 @@ def _descend(problems: Problems, precision: float, start: Tensor) -> tuple[Tenso
         f, g, h = problems.derivatives(u.unsqueeze(1).expand(-1, problems.members))
         return f + precision * u.square() / 2, g.sum(1) + precision * u, h.sum((1, 2)) + precision
 
-    u = near = start
+    u = near = grid[start]
     f, g, h = evaluate(u)
     limit = f
     towards = torch.where(g < 0, 1.0, -1.0).to(u)  # downhill
-    far = near + towards * (GRID[1] - GRID[0]).to(u)
-    far = torch.where(far.abs() > GRID[-1] + TOLERANCE, near, far)  # no way on: the optimum is the bound
+    far = near + towards * (grid[1] - grid[0])
+    far = torch.where(far.abs() > grid[-1] + TOLERANCE, near, far)  # no way on: the optimum is the bound
     for _ in range(MAX_STEPS):
         newton = u - g / h
         inside = (h > 0) & ((newton - near) * towards >= 0) & ((far - newton) * towards >= 0)
@@ -127,28 +132,28 @@ def _descend(problems: Problems, precision: float, start: Tensor) -> tuple[Tenso
     return u, f
 
 
-def own_temperatures(problems: Problems, prior: float | None) -> Tensor:  # -> log T, [problems, members]
+def own_temperatures(problems: Problems, prior: float | None, bound: float) -> Tensor:  # -> log T, [problems, members]
     """One log T for each member, fitted together; never worse than the shared temperature.
 
     Members can share the work in several ways, so there are many local optima: search the grid first, then refine with
     a damped Newton method within the bounds. The Hessian's eigenvalues are made positive, and a step that does not help
     is taken back. What it finds is a local optimum, mostly but not surely the global one.
     """
-    precision, bound = (0.0 if prior is None else prior**-2), float(GRID[-1])
+    precision, limit = (0.0 if prior is None else prior**-2), math.log(bound)
     identity = torch.eye(problems.members, dtype=torch.float64, device=problems.margins.device)
 
     def evaluate(u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         f, g, h = problems.derivatives(u)
         return f + precision * u.square().sum(1) / 2, g + precision * u, h + precision * identity
 
-    shared = shared_temperature(problems, prior).unsqueeze(1).expand(-1, problems.members)
-    u = _search(problems, precision, shared)
+    shared = shared_temperature(problems, prior, bound).unsqueeze(1).expand(-1, problems.members)
+    u = _search(problems, precision, coarse_grid(bound).to(shared), shared)
     (f, g, h), before = evaluate(u), evaluate(shared)
     u, f, g, h = _where(f <= before[0], (u, f, g, h), (shared, *before))
     finite = f.isfinite() & h.isfinite().all(2).all(1)
     damping = torch.zeros_like(f)
     for _ in range(MAX_STEPS):
-        free = ~((u >= bound) & (g <= 0) | (u <= -bound) & (g >= 0)) & finite.unsqueeze(1)
+        free = ~((u >= limit) & (g <= 0) | (u <= -limit) & (g >= 0)) & finite.unsqueeze(1)
         pairs = free.unsqueeze(1) & free.unsqueeze(2)
         values, vectors = torch.linalg.eigh(torch.where(pairs, h, identity))
         scale = values.abs().amax(1, keepdim=True)
@@ -156,7 +161,7 @@ def own_temperatures(problems: Problems, prior: float | None) -> Tensor:  # -> l
         size = values.abs().clamp_min(1e-12 * scale) + damping.unsqueeze(1) * scale
         step = -(vectors @ (along / size.unsqueeze(2))).squeeze(2) * free
         step = step / step.abs().amax(1, keepdim=True).clamp_min(1.0)  # at most one unit of log T
-        following = (u + step).clamp(-bound, bound)
+        following = (u + step).clamp(-limit, limit)
         small = (following - u).abs().amax(1) <= TOLERANCE
         gainless = (g * (u - following)).sum(1) <= 1e-14 * (1 + f)
         if bool((small | gainless | ~finite).all()):
@@ -173,7 +178,9 @@ def _where(condition: Tensor, yes: tuple[Tensor, ...], no: tuple[Tensor, ...]) -
     return tuple(torch.where(condition.view(-1, *[1] * (a.dim() - 1)), a, b) for a, b in zip(yes, no, strict=True))
 
 
-def _search(problems: Problems, precision: float, shared: Tensor) -> Tensor:  # -> log T, [problems, members]
+def _search(
+    problems: Problems, precision: float, grid: Tensor, shared: Tensor
+) -> Tensor:  # -> log T, [problems, members]
     """The best of several coordinate-wise searches over the grid and the shared log T.
 
     A member's likelihoods depend on no other member's temperature, so they are tabled once and then only combined. The
@@ -182,15 +189,15 @@ def _search(problems: Problems, precision: float, shared: Tensor) -> Tensor:  # 
     count, members = shared.shape
     stride = math.ceil(problems.margins.shape[2] / SEARCH_POINTS)
     some = Problems(problems.margins[:, :, ::stride], problems.who[:, :, ::stride], members)
-    levels = torch.cat([GRID.to(shared).view(-1, 1, 1).expand(-1, count, members), shared.unsqueeze(0)])
+    levels = torch.cat([grid.view(-1, 1, 1).expand(-1, count, members), shared.unsqueeze(0)])
     absent = shared.new_full((count, members, some.who.shape[2]), -torch.inf)
     table = torch.stack([absent.scatter(1, some.who, some.likelihoods(u)) for u in levels])
     penalty = precision / stride * levels.square() / 2  # [levels, problems, members]
     problem, member = torch.arange(count, device=shared.device), torch.arange(members, device=shared.device)
 
-    joint = torch.full((count, members), len(GRID), device=shared.device)
+    joint = torch.full((count, members), len(grid), device=shared.device)
     alone = (penalty - torch.where(table.isfinite(), table, 0.0).sum(-1)).argmin(0)
-    uniform = [torch.where(member == m, len(GRID) - 1, joint) for m in range(members)]
+    uniform = [torch.where(member == m, len(grid) - 1, joint) for m in range(members)]
     results, ends = [], []
     for chosen in (joint.clone(), alone, *uniform):  # [problems, members]: places in the levels
         for _ in range(SEARCH_PASSES):

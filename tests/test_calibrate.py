@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import get_args
 
 import numpy as np
@@ -19,10 +20,12 @@ from torch import Tensor
 from ensgap import calibrate, metrics
 from ensgap.calibrate import SCALINGS, Scaling, Temperatures
 from ensgap.errors import UserError
-from ensgap.newton import BOUND
 from ensgap.predictions import Predictions
 
 JOINT: tuple[Scaling, ...] = ("joint", "joint_per_member", "pooled")
+BOUND = 1024.0
+fit = partial(calibrate.fit, bound=BOUND)
+"""Bounds so wide that they do not matter where there is an optimum."""
 PRIORS = (None, 1.0)
 
 
@@ -88,7 +91,7 @@ def one_by_one(p: Predictions, scaling: Scaling, prior: float | None) -> Tensor:
 @pytest.mark.parametrize("scale", [0.05, 1.0, 150.0])
 def test_individual_against_scipy(scale: float, prior: float | None) -> None:
     p = made(0, scale=scale, order=2)
-    fitted = calibrate.fit(p, "individual", prior)
+    fitted = fit(p, "individual", prior)
     for e in range(2):
         for m in range(3):
             logits, y = p.logits[e, m, p.held[e, m]], p.labels[e, p.held[e, m]]
@@ -122,8 +125,8 @@ class Precomputed(ClassifierMixin, BaseEstimator):
 @pytest.mark.parametrize("true", [149.0, 0.0745, 1.0])
 def test_individual_against_scikit_learn_at_extreme_temperatures(true: float) -> None:
     p = made(1, (1, 1, 400, 4), uneven=0.0)
-    p = replace(p, logits=p.logits * (true / calibrate.fit(p, "individual").values[..., None, None]))
-    fitted = calibrate.fit(p, "individual")
+    p = replace(p, logits=p.logits * (true / fit(p, "individual").values[..., None, None]))
+    fitted = fit(p, "individual")
     assert fitted.values.item() == pytest.approx(true, rel=1e-9)
     theirs = CalibratedClassifierCV(FrozenEstimator(Precomputed()), method="temperature", ensemble=False)
     theirs.fit(p.logits[0, 0].numpy(), p.labels[0].numpy())
@@ -136,7 +139,7 @@ def test_individual_against_scikit_learn_at_extreme_temperatures(true: float) ->
 @pytest.mark.parametrize("scaling", ["joint", "pooled"])
 def test_joint_and_pooled_against_a_dense_grid_and_brent(scaling: Scaling, order: int, prior: float | None) -> None:
     p = made(2, order=order, uneven=1.5, shape=(3, 3, 150, 4))
-    fitted = calibrate.fit(p, scaling, prior)
+    fitted = fit(p, scaling, prior)
     expected = one_by_one(p, scaling, prior)
     torch.testing.assert_close(fitted.values, expected.unsqueeze(1).expand_as(fitted.values), rtol=1e-6, atol=0)
 
@@ -158,7 +161,7 @@ def test_joint_finds_the_lowest_of_several_valleys(members: int, points: int) ->
     scan = calibrate.sweep(p, grid, "joint")["nll"]  # [grid, ensembles]
     valleys = ((scan[1:-1] < scan[:-2]) & (scan[1:-1] < scan[2:])).sum(0)
     assert (valleys > 1).any()
-    fitted = calibrate.figures(p, calibrate.fit(p, "joint"))["ensemble_nll"]
+    fitted = calibrate.figures(p, fit(p, "joint"))["ensemble_nll"]
     assert (fitted <= scan.amin(0) * (1 + 1e-9)).all()
 
 
@@ -166,7 +169,7 @@ def test_joint_finds_the_lowest_of_several_valleys(members: int, points: int) ->
 @pytest.mark.parametrize("order", [2, 3])
 def test_joint_per_member_against_l_bfgs_b_from_many_starts(order: int, prior: float | None) -> None:
     p = made(3, (2, 3, 150, 4), order=order)
-    fitted = calibrate.fit(p, "joint_per_member", prior)
+    fitted = fit(p, "joint_per_member", prior)
     rng = np.random.default_rng(0)
     for e in range(2):
 
@@ -202,7 +205,7 @@ def test_fits_are_never_worse_than_what_they_generalise(
     seed: int, points: int, scale: float, uneven: float, prior: float | None
 ) -> None:
     p = made(seed, (2, 3, points, 3), scale, uneven)
-    values = {scaling: calibrate.fit(p, scaling, prior) for scaling in SCALINGS}
+    values = {scaling: fit(p, scaling, prior) for scaling in SCALINGS}
     for scaling, fitted in values.items():
         assert torch.isfinite(fitted.values).all() and (fitted.values > 0).all()
         assert all(torch.isfinite(x).all() for x in calibrate.figures(p, fitted).values()), scaling
@@ -230,7 +233,7 @@ def test_members_that_are_alike_leave_their_common_optimum_when_parting_pays() -
     logits[..., 0] = margins
     held = torch.ones(1, 2, 50, dtype=torch.bool)
     p = Predictions(logits, torch.zeros(1, 50, dtype=torch.long), held, torch.arange(50).unsqueeze(0))
-    joint, own = (calibrate.fit(p, s).values[0].log() for s in ("joint", "joint_per_member"))
+    joint, own = (fit(p, s).values[0].log() for s in ("joint", "joint_per_member"))
     ours, shared = (objective(p, 0, u, "joint", None).item() for u in (own, joint))
     grid = torch.cartesian_prod(*[torch.linspace(-6.9, 6.9, 41, dtype=torch.float64)] * 2)
     assert ours < shared - 1
@@ -240,7 +243,7 @@ def test_members_that_are_alike_leave_their_common_optimum_when_parting_pays() -
 @pytest.mark.parametrize("scaling", SCALINGS)
 def test_what_scaling_cannot_change(scaling: Scaling) -> None:
     p = made(5)
-    before, fitted = metrics.evaluate(p), calibrate.fit(p, scaling)
+    before, fitted = metrics.evaluate(p), fit(p, scaling)
     after = calibrate.figures(p, fitted)
     assert set(after) == set(before)
     torch.testing.assert_close(after["avg_member_error"], before["avg_member_error"])
@@ -267,13 +270,16 @@ def test_a_holdout_without_a_finite_optimum_ends_at_the_bound_and_says_so(
     p = made(6, (2, 3, 5, 4))  # all points right, or all wrong with the label last
     top = torch.nn.functional.one_hot(p.labels, 4).unsqueeze(1) * 40.0
     separable = replace(p, logits=sign * (top + p.logits.clamp(-5, 5)))
-    fitted = calibrate.fit(separable, scaling)
+    fitted = fit(separable, scaling)
     assert fitted.at_bound.all()
     torch.testing.assert_close(fitted.values, torch.full_like(fitted.values, bound))
     wrong = replace(p, logits=-separable.logits)
     for data in (separable, wrong):
         assert all(torch.isfinite(values).all() for values in calibrate.figures(data, fitted).values())
-    cured = calibrate.fit(separable, scaling, prior=1.0)
+    usual = calibrate.fit(separable, scaling)
+    assert usual.at_bound.all()
+    torch.testing.assert_close(usual.values, torch.full_like(usual.values, 4.0**-sign))
+    cured = fit(separable, scaling, prior=1.0)
     assert not cured.at_bound.any() and (cured.values.log().abs() < 4).all()
 
 
@@ -285,13 +291,13 @@ def test_the_prior_cures_tiny_holdouts_and_fades_with_points(scaling: Scaling) -
         rows = slice(0, points)
         few = Predictions(tests.logits[:, :, rows], tests.labels[:, rows], tests.held[:, :, rows], tests.index[:, rows])
         for prior in PRIORS:
-            figures = calibrate.figures(tests, calibrate.fit(few, scaling, prior))
+            figures = calibrate.figures(tests, fit(few, scaling, prior))
             level = "avg_member_nll" if scaling == "individual" else "ensemble_nll"
             test_nll[points, prior] = figures[level].mean().item()
     assert test_nll[5, 1.0] < 1.2  # without scaling, or with many points: 0.9 to 1
     assert test_nll[5, None] > 2 * test_nll[5, 1.0]
     assert test_nll[50, 1.0] <= test_nll[50, None] + 1e-3
-    plain, weighed = (calibrate.fit(tests, scaling, prior).values.log() for prior in PRIORS)
+    plain, weighed = (fit(tests, scaling, prior).values.log() for prior in PRIORS)
     assert (plain - weighed).abs().max() < 0.01
 
 
@@ -300,7 +306,7 @@ def test_only_the_members_that_held_a_point_out_count(scaling: Scaling) -> None:
     p = made(8, (2, 4, 80, 3), order=2)
     garbage = torch.where(p.held.unsqueeze(-1), p.logits, torch.full_like(p.logits, torch.nan))
     for prior in PRIORS:
-        fitted, other = (calibrate.fit(x, scaling, prior) for x in (p, replace(p, logits=garbage)))
+        fitted, other = (fit(x, scaling, prior) for x in (p, replace(p, logits=garbage)))
         assert torch.equal(fitted.values, other.values)
     torch.testing.assert_close(
         calibrate.figures(p, fitted), calibrate.figures(replace(p, logits=garbage.nan_to_num(7.0)), fitted)
@@ -309,35 +315,35 @@ def test_only_the_members_that_held_a_point_out_count(scaling: Scaling) -> None:
 
 def test_order_1_has_individual_temperatures_only() -> None:
     p = made(9, (2, 4, 80, 3), order=1)
-    fitted = calibrate.fit(p, "individual")
+    fitted = fit(p, "individual")
     assert fitted.values.shape == (2, 4) and "avg_member_nll" in calibrate.figures(p, fitted)
     for scaling in JOINT:
         with pytest.raises(UserError, match="no joint metric"):
-            calibrate.fit(p, scaling)
+            fit(p, scaling)
 
 
 @pytest.mark.parametrize("prior", PRIORS)
 @pytest.mark.parametrize("scaling", SCALINGS)
 def test_the_order_of_ensembles_and_members_does_not_matter(scaling: Scaling, prior: float | None) -> None:
     p = made(10, (3, 4, 300, 3))
-    fitted = calibrate.fit(p, scaling, prior).values
+    fitted = fit(p, scaling, prior).values
     ensembles, members = torch.tensor([2, 0, 1]), torch.tensor([3, 1, 0, 2])
     mixed = Predictions(p.logits[ensembles][:, members], p.labels[ensembles], p.held, p.index)
     expected = fitted[ensembles] if scaling == "pooled" else fitted[ensembles][:, members]
-    torch.testing.assert_close(calibrate.fit(mixed, scaling, prior).values, expected, rtol=1e-7, atol=0)
+    torch.testing.assert_close(fit(mixed, scaling, prior).values, expected, rtol=1e-7, atol=0)
 
 
 @pytest.mark.parametrize("scaling", SCALINGS)
 def test_all_at_once_equals_one_by_one_and_chunk_by_chunk(scaling: Scaling, monkeypatch: pytest.MonkeyPatch) -> None:
     p = made(11, (4, 3, 60, 3), uneven=1.0)
-    together = calibrate.fit(p, scaling)
+    together = fit(p, scaling)
     figures = calibrate.figures(p, together)
     for e in range(4):
         rows = slice(e, e + 1)
-        alone = calibrate.fit(Predictions(p.logits[rows], p.labels[rows], p.held[rows], p.index[rows]), scaling)
+        alone = fit(Predictions(p.logits[rows], p.labels[rows], p.held[rows], p.index[rows]), scaling)
         torch.testing.assert_close(alone.values, together.values[rows], rtol=1e-6, atol=0)
     monkeypatch.setattr(calibrate, "CHUNK", 3 * p.logits[0].numel())
-    torch.testing.assert_close(calibrate.fit(p, scaling).values, together.values, rtol=1e-6, atol=0)
+    torch.testing.assert_close(fit(p, scaling).values, together.values, rtol=1e-6, atol=0)
     torch.testing.assert_close(calibrate.figures(p, together), figures)
 
 
@@ -346,7 +352,7 @@ def test_a_diverged_ensemble_gets_no_temperature_and_harms_no_other(scaling: Sca
     p = made(12)
     logits = p.logits.clone()
     logits[1, :, 7] = torch.nan
-    sound, fitted = calibrate.fit(p, scaling), calibrate.fit(replace(p, logits=logits), scaling)
+    sound, fitted = fit(p, scaling), fit(replace(p, logits=logits), scaling)
     assert fitted.values[1].isnan().all() and not fitted.at_bound.any()
     torch.testing.assert_close(fitted.values[0], sound.values[0], rtol=1e-7, atol=0)
 
@@ -355,7 +361,7 @@ def test_a_diverged_ensemble_gets_no_temperature_and_harms_no_other(scaling: Sca
 def test_a_sweep_is_lowest_at_the_fitted_temperature(how: Scaling) -> None:
     assert how != "none" and how != "joint_per_member"
     p = made(13, (2, 3, 200, 4), uneven=0.0)
-    fitted = calibrate.fit(p, how)
+    fitted = fit(p, how)
     log_t = torch.tensor([-1.0, 0.0, *fitted.values[:, 0].log().tolist(), 3.0])
     curves = calibrate.sweep(p, log_t, how)
     assert set(curves) == set(metrics.METRICS) and all(curve.shape == (5, 2) for curve in curves.values())
@@ -369,9 +375,9 @@ def test_a_sweep_is_lowest_at_the_fitted_temperature(how: Scaling) -> None:
 def test_bad_input_is_named() -> None:
     p = made(14)
     with pytest.raises(UserError, match="one of none, individual"):
-        calibrate.fit(p, "jointly")  # type: ignore[arg-type]
+        fit(p, "jointly")  # type: ignore[arg-type]
     with pytest.raises(UserError, match="must be above 0"):
-        calibrate.fit(p, "joint", prior=0.0)
+        fit(p, "joint", prior=0.0)
     wrong = torch.ones(2, 1)
     with pytest.raises(ValueError, match=r"shape \(2, 3\)"):
         calibrate.apply(p, Temperatures("joint", wrong, wrong.bool()))
