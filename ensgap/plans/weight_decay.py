@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal
 from ensgap.config import StudyConfig, flag
 from ensgap.errors import UserError
 from ensgap.holdout import Holdout, parse_order
+from ensgap.secrets import mask
 from ensgap.spec import FIRST_TEST_REPLICATE, TrialSpec
 from ensgap.stack import Precision
 from ensgap.tasks import Task
@@ -25,7 +26,7 @@ SMOKE_GRID = (0.0, 1e-3, 1e-2)
 class WeightDecayPlan:
     """Everything that decides the study's figures, and where they go."""
 
-    may_change: ClassVar[tuple[str, ...]] = ("out", "grid", "num_samples", "test_replicates")
+    may_change: ClassVar[tuple[str, ...]] = ("out", "grid", "num_samples", "test_replicates", "optuna_storage")
     study: str
     task: Task
     members: int
@@ -41,6 +42,7 @@ class WeightDecayPlan:
     precision: Precision
     smoke: bool
     out: Path
+    optuna_storage: str | None  # with its password
 
     def search_trial(self, weight_decay: float) -> TrialSpec:
         """The trial that trains a weight decay beside a holdout."""
@@ -69,10 +71,10 @@ class WeightDecayPlan:
     def to_json(self) -> dict[str, Any]:
         """For study.json: one level, under the names of the flags."""
         flat = {name: value for name, value in self.__dict__.items() if name not in ("train", "holdout")}
-        holdout = {"holdout": self.holdout.order, "val_fraction": self.holdout.fraction}
-        return (
-            flat | asdict(self.train) | holdout | {"task": self.task.name, "out": str(self.out), "grid": [*self.grid]}
-        )
+        own = {"holdout": self.holdout.order, "val_fraction": self.holdout.fraction, "grid": [*self.grid]}
+        if self.optuna_storage is not None:
+            own["optuna_storage"] = mask(self.optuna_storage)
+        return flat | asdict(self.train) | own | {"task": self.task.name, "out": str(self.out)}
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,9 @@ class WeightDecayConfig(StudyConfig):
     holdout: str = flag("which points members hold out: shared, overlapping, or an order from 2 to --members", "shared")
     search: SearchName = flag("grid, or the grid's points first and then Optuna's two-objective TPE", "grid")
     num_samples: int | None = flag("how many settings to try; in a grid: 0 and the rest log-spaced over its range")
+    optuna_storage: str | None = flag(
+        "database in which Optuna keeps its search, such as postgresql://user@host/name (default: a file in the folder)"
+    )
     grid: tuple[float, ...] | None = flag("the weight decays to try; 0 is always among them")
 
     def plan(self, task: Task) -> WeightDecayPlan:
@@ -118,6 +123,7 @@ class WeightDecayConfig(StudyConfig):
             precision=self.precision,
             smoke=self.smoke,
             out=self.folder("weight_decay"),
+            optuna_storage=self.optuna_storage,
         )
 
     def check_ranges(self) -> None:
@@ -126,6 +132,13 @@ class WeightDecayConfig(StudyConfig):
         self.check_at_least({"test_replicates": 1, "num_samples": 2})
         if self.val_fraction is not None and not 0 < self.val_fraction < 1:
             raise UserError(f"--val-fraction must lie between 0 and 1, however: {self.val_fraction:g}.")
+        if self.optuna_storage is not None and self.search != "optuna":
+            raise UserError("--optuna-storage is where --search optuna keeps its trials; give both, or neither.")
+        if self.optuna_storage is not None and "://" not in self.optuna_storage:
+            raise UserError(
+                "--optuna-storage takes a database address such as postgresql://user@host/database or "
+                f"sqlite:///file.db, however: {self.optuna_storage}."
+            )
 
     def _resolve_grid(self, default: tuple[float, ...]) -> tuple[float, ...]:
         if self.grid is not None and self.search == "grid" and self.num_samples is not None:

@@ -9,6 +9,8 @@ from ensgap.points import Points
 from ensgap.report.weight_decay import headline
 from ensgap.results.weight_decay import StudyResults, read_results, read_settings, select_settings
 from ensgap.search.optuna_search import FixedPointsFirst, two_objective_search
+from ensgap.search.optuna_storage import open_storage, study_name
+from ensgap.search.run import objectives
 from ensgap.search.study import chosen_task, only_asked, run_study
 from ensgap.search.tuner import Runner
 from ensgap.tasks import TaskData
@@ -28,6 +30,8 @@ def weight_decay_study(config: WeightDecayConfig) -> StudyResults:
     def check(pool: Points) -> dict[str, Any]:
         trial = plan.search_trial(0.0)
         replicate_holdouts(pool.labels, plan.seed, trial.replicates, plan.members, plan.holdout)
+        if plan.optuna_storage is not None:
+            open_storage(plan.optuna_storage)
         return {}
 
     def train(runner: Runner, data: TaskData) -> None:
@@ -43,9 +47,12 @@ def _search(plan: WeightDecayPlan, runner: Runner) -> None:
     if plan.search == "grid":
         runner.run_grid(grid)
         return
-    ended = [record.setting["weight_decay"] for record, _ in runner.folder.ended_trials("search")]
-    journal = runner.folder.path / "optuna.journal"
-    searcher = two_objective_search(journal, f"{plan.study}-{plan.task.name}", plan.grid, plan.seed, ended)
+    records = [record for record, _ in runner.folder.ended_trials("search")]
+    ended = {record.setting["weight_decay"]: objectives(record) for record in records}
+    folder = runner.folder.path
+    storage = open_storage(plan.optuna_storage or folder / "optuna.journal")
+    name = study_name(folder, f"{plan.study}-{plan.task.name}", plan.optuna_storage)
+    searcher = two_objective_search(storage, name, plan.grid, plan.seed, ended)
     fixed = [{"weight_decay": 0.0}] if 0.0 not in ended else []
     runner.run_search(grid[0], FixedPointsFirst(fixed, searcher), plan.num_samples - len(ended))
     runner.run_grid(grid)  # what a larger grid adds to a study that already has its samples
