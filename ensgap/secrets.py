@@ -1,14 +1,15 @@
-"""Addresses may carry passwords; nothing that is shown or written may."""
+"""Keeps passwords out of everything that is printed or written."""
 
 import re
 
-_USERINFO = re.compile(r"(?P<before>\w://[^\s:@/]*:)\S+@")  # up to the last @: a password may hold one
+HIDDEN = "***"
+_PASSWORD = re.compile(r"(?P<before>[A-Za-z][A-Za-z0-9+.-]*://[^\s/:@?#]*:)\S*(?=@)")
 _PARAMETER = re.compile(
-    r"(?P<before>[?&;\s](?:[\w-]*(?:password|passwd|secret|token|access_key|credential)[\w-]*)=)[^&;\s'\"]+",
+    r"(?P<before>[?&](?:[a-z0-9_-]*(?:password|secret|token|signature|credential|sslkey)[a-z0-9_-]*|access_key|key)=)[^&\s#'\"]*",
     re.IGNORECASE,
 )
 
 
 def mask(text: str) -> str:
-    """The text with every password in an address (`user:password@`, `?secret_key=…`) as `***`."""
-    return _PARAMETER.sub(r"\g<before>***", _USERINFO.sub(r"\g<before>***@", text))
+    """The text with the password of every address in it (`scheme://user:password@host?secret_key=…`) hidden."""
+    return _PARAMETER.sub(rf"\g<before>{HIDDEN}", _PASSWORD.sub(rf"\g<before>{HIDDEN}", text))
