@@ -47,7 +47,7 @@ def test_a_full_space_gives_repetitions_instead_of_no_point() -> None:
     study = optuna.create_study(directions=["minimize"] * 2, sampler=SpreadSampler(optuna.samplers.TPESampler(), space))
     points = []
     for _ in range(6):
-        trial = study.ask(fixed_distributions=space)  # type: ignore[arg-type]
+        trial = study.ask(fixed_distributions=space)
         points.append(tuple(trial.params.items()))
         study.tell(trial, [1.0, 1.0])
     assert len(set(points)) == 4
