@@ -95,7 +95,7 @@ def two_objective_search(
         metric=list(OBJECTIVES),
         mode=["min", "min"],
         points_to_evaluate=points,
-        sampler=SpreadSampler(tpe, space),
+        sampler=SpreadSampler(tpe),
         study_name=study_name,
         storage=storage,
     )

@@ -44,7 +44,7 @@ def test_32_in_flight_are_no_near_duplicates_of_each_other_or_of_ended_ones(seed
 
 def test_a_full_space_gives_repetitions_instead_of_no_point() -> None:
     space = {"a": CategoricalDistribution(("x", "y")), "b": IntDistribution(1, 2)}
-    study = optuna.create_study(directions=["minimize"] * 2, sampler=SpreadSampler(optuna.samplers.TPESampler(), space))
+    study = optuna.create_study(directions=["minimize"] * 2, sampler=SpreadSampler(optuna.samplers.TPESampler()))
     points = []
     for _ in range(6):
         trial = study.ask(fixed_distributions=space)
@@ -52,6 +52,18 @@ def test_a_full_space_gives_repetitions_instead_of_no_point() -> None:
         study.tell(trial, [1.0, 1.0])
     assert len(set(points)) == 4
     assert len(set(points[:3])) == 3
+
+
+def test_spaces_defined_by_asking_work_too() -> None:
+    study = optuna.create_study(directions=["minimize"] * 2, sampler=SpreadSampler(optuna.samplers.TPESampler(seed=0)))
+    seen = []
+    for _ in range(40):  # all in flight
+        trial = study.ask()
+        lr = trial.suggest_float("lr", 1e-3, 1.0, log=True)
+        if trial.suggest_categorical("optimizer", ["sgd", "adam"]) == "sgd":
+            trial.suggest_float("momentum", 0.0, 1.0)
+        seen.append(lr)
+    assert len(set(seen)) == 40
 
 
 def test_distance_is_the_largest_difference_on_each_parameters_own_scale() -> None:
