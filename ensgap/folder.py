@@ -13,7 +13,8 @@ from ensgap.errors import UserError
 from ensgap.predictions import Predictions
 from ensgap.spec import Phase, TrialSpec
 
-Status = Literal["finished", "diverged"]
+Status = Literal["finished", "diverged", "pruned"]
+"""Pruned: stopped early because others were better; like a diverged one it is never selected."""
 
 
 @dataclass(frozen=True)
@@ -25,8 +26,10 @@ class TrialRecord:
     epochs: int  # trained
     seconds: float
     validation: dict[str, float]  # means over replicates at the end, for the search
-    files: list[str] = field(default_factory=lambda: ["predictions"])  # its .npz files; none if it diverged
-    details: dict[str, Any] = field(default_factory=dict)  # of early stopping: curves, epochs kept, steps
+    files: list[str] = field(default_factory=lambda: ["predictions"])  # its .npz files; none unless it finished
+    details: dict[str, Any] = field(
+        default_factory=dict
+    )  # validation curves; of early stopping also epochs kept, steps
 
     @property
     def setting(self) -> dict[str, float]:
@@ -102,7 +105,12 @@ class StudyFolder:
         for name, found in predictions.items():
             found.save(path / f"{name}.npz")
         write_json(path / "trial.json", record.__dict__ | {"files": [*predictions]})
-        (path / "checkpoint.pt").unlink(missing_ok=True)
+        for name in ("checkpoint.pt", "progress.json"):
+            (path / name).unlink(missing_ok=True)
+
+    def note_progress(self, spec: TrialSpec, progress: Mapping[str, float]) -> None:
+        """Say how far a running trial is, for those who look from outside."""
+        write_json(self.trial_path(spec) / "progress.json", progress)
 
     def ended_trials(self, phase: Phase) -> Iterator[tuple[TrialRecord, Path]]:
         """All trials of a phase that ended, by setting, each with its folder."""

@@ -62,8 +62,8 @@ class SearchProgress(tune.Callback):
         self.bar.update(self.row, completed=sum(self.epoch_of.values()), best=self._best_so_far())
 
     def _note(self, setting: str, result: dict[str, Any]) -> None:
-        outcome = "diverged" if result["diverged"] else ""
-        if not result["diverged"] and self.phase != "test":
+        outcome = next((name for name in ("diverged", "pruned") if result[name]), "")
+        if not outcome and self.phase != "test":
             found = {name: result[name] for name in NAMES if name in result}
             outcome = ", ".join(f"{NAMES[name]} NLL {value:.4f}" for name, value in found.items())
             if self.phase == "search":

@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -10,6 +11,8 @@ from ray import tune
 
 from ensgap.folder import StudyFolder
 from ensgap.points import Points
+from ensgap.search.gauges import Gauges
+from ensgap.search.rivals import Rivals
 from ensgap.search.run import OBJECTIVES, TrialRun, objectives
 from ensgap.search.stopping_run import StoppingRun
 from ensgap.spec import TrialSpec
@@ -41,6 +44,7 @@ class Trial(tune.Trainable):
         test: Points | None = None,
         folder: StudyFolder | None = None,
         machine: Machine | None = None,
+        prune: bool = False,
     ) -> None:
         """Take what all trials share; Tune fills the arguments in through the object store."""
         assert base is not None and task is not None and pool is not None and folder is not None and machine is not None
@@ -48,13 +52,19 @@ class Trial(tune.Trainable):
         torch.set_num_threads(machine.threads)
         self.machine = machine
         self.base, self.task, self.pool, self.test, self.folder = base, task, pool, test, folder
+        self.rivals = Rivals(folder) if prune else None
+        self.gauges = Gauges(folder.path.name, task.name, base.phase)
         self.reset_config(config)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         """Begin the next trial in this process."""
         spec = self.base.at_point(new_config.get("point", new_config))
-        self.running = self._reports(spec)
+        self.name, self.running = spec.key, self._reports(spec)
         return True
+
+    def __repr__(self) -> str:
+        """How Ray's dashboard and process lists call this worker, for all the trials it runs."""
+        return f"{self.folder.path.name}/{self.base.phase}"
 
     def _reports(self, spec: TrialSpec) -> Iterator[dict[str, float]]:
         record = self.folder.find(spec)
@@ -62,14 +72,19 @@ class Trial(tune.Trainable):
             device = torch.device("cuda" if self.machine.gpu else "cpu")
             kind = TrialRun if spec.stopping is None else StoppingRun
             run = kind(spec, self.task, self.pool, self.test, self.folder, device, self.machine.kernels)
+            if self.rivals is not None:
+                run.prune = partial(self.rivals.beat, spec, spec.train.epochs)
             yield from run.reports(every=max(1, spec.train.epochs // REPORTS))
         else:
             figures = dict(zip(OBJECTIVES, objectives(record), strict=True)) | record.validation
-            yield figures | {"epoch": record.epochs, "diverged": record.status == "diverged", "done": True}
+            ended = {"diverged": record.status == "diverged", "pruned": record.status == "pruned", "done": True}
+            yield figures | {"epoch": record.epochs} | ended
 
     def step(self) -> dict[str, float]:
         """Train on to the next report."""
-        return next(self.running)
+        report = next(self.running)
+        self.gauges.show(self.name, report)
+        return report
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
         """Nothing: the study's folder has the trial's own checkpoint, which outlives Ray's bookkeeping."""

@@ -12,6 +12,7 @@ from ray.tune.search import Searcher
 from ensgap.errors import UserError
 from ensgap.folder import StudyFolder
 from ensgap.points import Points
+from ensgap.search.heartbeat import Heartbeat
 from ensgap.search.interrupt import orderly_interrupts
 from ensgap.search.progress import SearchProgress
 from ensgap.search.session import LocalRay
@@ -30,6 +31,7 @@ class Runner:
     pool: Points
     ray: LocalRay
     kernels: Kernels = "auto"
+    prune: bool = False
 
     def run_grid(self, specs: Sequence[TrialSpec], test: Points | None = None) -> None:
         """Train the specs that the folder does not have yet; they differ in what a point has only."""
@@ -69,7 +71,8 @@ class Runner:
         logging.getLogger("ray.tune").setLevel(logging.ERROR)
         folder = replace(self.folder, path=self.folder.path.resolve())
         progress = SearchProgress(base.phase, trials, base.train.epochs if base.stopping is None else None)
-        with progress, warnings.catch_warnings(action="ignore"), orderly_interrupts():
+        heartbeat = Heartbeat(folder.path, base.phase, trials, self.ray.concurrency)
+        with progress, heartbeat, warnings.catch_warnings(action="ignore"), orderly_interrupts():
             shared = tune.with_parameters(
                 Trial,
                 base=base,
@@ -78,6 +81,7 @@ class Runner:
                 test=test,
                 folder=folder,
                 machine=Machine(self.ray.cpus_per_trial, self.ray.gpus_per_trial > 0, self.kernels),
+                prune=self.prune and base.phase == "search",
             )
             tune.Tuner(
                 tune.with_resources(shared, self.ray.resources_per_trial),
@@ -94,7 +98,7 @@ class Runner:
                     name=base.phase,
                     storage_path=str(folder.path / "ray"),
                     verbose=0,
-                    callbacks=[progress],
+                    callbacks=[progress, heartbeat],
                     checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
                 ),
             ).fit()
