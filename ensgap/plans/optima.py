@@ -8,6 +8,7 @@ from ensgap.config import StudyConfig, flag
 from ensgap.errors import UserError
 from ensgap.holdout import Holdout, parse_order
 from ensgap.hyperparameters import Setting
+from ensgap.secrets import mask
 from ensgap.spec import FIRST_TEST_REPLICATE, TrialSpec
 from ensgap.stack import Precision
 from ensgap.tasks import Task
@@ -21,7 +22,7 @@ SMOKE = {"members": 2, "replicates": 2, "test_replicates": 2, "epochs": 2, "val_
 class SearchPlan:
     """Everything that decides the study's figures, and where they go."""
 
-    may_change: ClassVar[tuple[str, ...]] = ("out", "num_samples", "test_replicates")
+    may_change: ClassVar[tuple[str, ...]] = ("out", "num_samples", "test_replicates", "optuna_storage")
     study: str
     task: Task
     members: int
@@ -36,6 +37,7 @@ class SearchPlan:
     precision: Precision
     smoke: bool
     out: Path
+    optuna_storage: str | None  # with its password
 
     def search_trial(self, setting: Setting) -> TrialSpec:
         """The trial that trains a setting beside a holdout."""
@@ -64,8 +66,10 @@ class SearchPlan:
     def to_json(self) -> dict[str, Any]:
         """For study.json: one level, under the names of the flags."""
         flat = {name: value for name, value in self.__dict__.items() if name not in ("train", "holdout")}
-        holdout = {"holdout": self.holdout.order, "val_fraction": self.holdout.fraction}
-        return flat | asdict(self.train) | holdout | {"task": self.task.name, "out": str(self.out)}
+        own = {"holdout": self.holdout.order, "val_fraction": self.holdout.fraction}
+        if self.optuna_storage is not None:
+            flat["optuna_storage"] = mask(self.optuna_storage)
+        return flat | asdict(self.train) | own | {"task": self.task.name, "out": str(self.out)}
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,9 @@ class SearchStudyConfig(StudyConfig):
     val_fraction: float | None = flag("share of the pool that each member holds out in the search")
     holdout: str = flag("which points members hold out: shared, overlapping, or an order from 2 to --members", "shared")
     num_samples: int | None = flag("how many settings to try")
+    optuna_storage: str | None = flag(
+        "database in which Optuna keeps its search, such as postgresql://user@host/name (default: a file in the folder)"
+    )
 
     def check_ranges(self) -> None:
         """Refuse numbers that make no sense."""
@@ -83,6 +90,11 @@ class SearchStudyConfig(StudyConfig):
         self.check_at_least({"test_replicates": 1, "num_samples": 2})
         if self.val_fraction is not None and not 0 < self.val_fraction < 1:
             raise UserError(f"--val-fraction must lie between 0 and 1, however: {self.val_fraction:g}.")
+        if self.optuna_storage is not None and "://" not in self.optuna_storage:
+            raise UserError(
+                "--optuna-storage takes a database address such as postgresql://user@host/database or "
+                f"sqlite:///file.db, however: {self.optuna_storage}."
+            )
 
     def common(self, study: str, task: Task) -> dict[str, Any]:
         """The fields that all plans have: the task's defaults (or a smoke run's) in the gaps, everything checked."""
@@ -112,4 +124,5 @@ class SearchStudyConfig(StudyConfig):
             "precision": self.precision,
             "smoke": self.smoke,
             "out": self.folder(study),
+            "optuna_storage": self.optuna_storage,
         }

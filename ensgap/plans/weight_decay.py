@@ -19,7 +19,7 @@ SMOKE_GRID = (0.0, 1e-3, 1e-2)
 class WeightDecayPlan(SearchPlan):
     """A search over weight decays."""
 
-    may_change: ClassVar[tuple[str, ...]] = ("out", "grid", "num_samples", "test_replicates")
+    may_change: ClassVar[tuple[str, ...]] = ("grid", *SearchPlan.may_change)
     grid: tuple[float, ...]
 
     def to_json(self) -> dict[str, Any]:
@@ -42,6 +42,12 @@ class WeightDecayConfig(SearchStudyConfig):
         common = self.common("weight_decay", task)
         grid = self._resolve_grid(SMOKE_GRID if self.smoke else task.preset(self.preset).grid)
         return WeightDecayPlan(**common, search=self.search, grid=grid, num_samples=self._resolve_samples(grid))
+
+    def check_ranges(self) -> None:
+        """Refuse numbers that make no sense."""
+        super().check_ranges()
+        if self.optuna_storage is not None and self.search != "optuna":
+            raise UserError("--optuna-storage is where --search optuna keeps its trials; give both, or neither.")
 
     def _resolve_grid(self, default: tuple[float, ...]) -> tuple[float, ...]:
         if self.grid is not None and self.search == "grid" and self.num_samples is not None:

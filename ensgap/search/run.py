@@ -26,6 +26,11 @@ HOPELESS = 100.0
 """Both objectives of a diverged trial, in nats: finite, because a NaN would leave Optuna's trial running for ever."""
 
 
+def objectives(record: TrialRecord) -> list[float]:
+    """What a search minimises, of a trial that ended."""
+    return [record.validation.get(name, HOPELESS) for name in OBJECTIVES]
+
+
 @dataclass
 class TrialRun:
     """A trial on its way; a search gets no `test`, so that it cannot see it."""

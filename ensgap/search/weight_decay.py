@@ -1,11 +1,10 @@
 """The weight-decay study: a grid of weight decays, or the grid first and then Optuna between its ends."""
 
-from ensgap.hyperparameters import Setting
 from ensgap.plans.weight_decay import WeightDecayConfig, WeightDecayPlan
 from ensgap.report.weight_decay import headline
 from ensgap.results.optima import StudyResults, read_results
-from ensgap.search.optima import find_optima, require_samples
-from ensgap.search.optuna_search import FixedPointsFirst, Space, two_objective_search
+from ensgap.search.optima import ask_optuna, find_optima, require_samples
+from ensgap.search.optuna_search import Space
 from ensgap.search.study import chosen_task, only_asked
 from ensgap.search.tuner import Runner
 
@@ -33,17 +32,7 @@ def _search(plan: WeightDecayPlan, runner: Runner) -> None:
     if plan.search == "grid":
         runner.run_grid(grid)
         return
-    ended: list[Setting] = [record.setting for record, _ in runner.folder.ended_trials("search")]
     zero, *positive = (spec.setting for spec in grid)
-    searcher = two_objective_search(
-        runner.folder.path / "optuna.journal",
-        f"{plan.study}-{plan.task.name}",
-        between(plan.grid[1], plan.grid[-1]),
-        plan.seed,
-        ended,
-        positive,
-    )
-    fixed = [zero] if zero not in ended else []
-    runner.run_search(grid[0], FixedPointsFirst(fixed, searcher), plan.num_samples - len(ended))
+    ask_optuna(plan, runner, between(plan.grid[1], plan.grid[-1]), first=positive, outside=[zero])
     runner.run_grid(grid)  # what a larger grid adds to a study that already has its samples
     require_samples(plan, runner)
