@@ -11,7 +11,7 @@ from ensgap.config import StudyConfig, flag
 from ensgap.errors import UserError
 from ensgap.folder import StudyFolder
 from ensgap.holdout import Holdout, describe, parse_order, replicate_holdouts
-from ensgap.results.weight_decay import read_results
+from ensgap.results.optima import read_results
 from ensgap.spec import TrialSpec
 from ensgap.stack import FastInit, Precision
 from ensgap.stopping import Stopping

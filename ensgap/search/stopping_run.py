@@ -68,7 +68,7 @@ class StoppingRun(TrialRun):
             for rule, kept in self.watch.kept.items()
             for what, logits in kept.items()
         }
-        size = self.spec.train.batch_size
+        size = self.spec.training.batch_size
         return predictions, {
             "member_nll": torch.stack(self.watch.member_nll).tolist(),
             "joint_nll": torch.stack(self.watch.joint_nll).tolist() if self.watch.joint_nll else None,
