@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from ensgap.errors import UserError
+from ensgap.secrets import mask
 
 Config = TypeVar("Config")
 
@@ -52,11 +53,11 @@ def _add_flag(parser: argparse.ArgumentParser, name: str, kind: Any, text: str, 
 
 
 def command_line() -> str:
-    """The command as a user would type it again, without paths of this machine."""
+    """The command as a user would type it again, without passwords and paths of this machine."""
     script = Path(sys.argv[0])
     if script.is_absolute():
         script = script.relative_to(Path.cwd()) if script.is_relative_to(Path.cwd()) else Path(script.name)
-    return shlex.join(["python", str(script), *sys.argv[1:]])
+    return shlex.join(["python", str(script), *map(mask, sys.argv[1:])])
 
 
 def main(config_class: type[Config], run: Callable[[Config], None]) -> None:
@@ -64,7 +65,7 @@ def main(config_class: type[Config], run: Callable[[Config], None]) -> None:
     try:
         run(parse(config_class))
     except UserError as error:
-        print(f"{Path(sys.argv[0]).name}: {error}", file=sys.stderr)
+        print(f"{Path(sys.argv[0]).name}: {mask(str(error))}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
         resume = "" if "--resume" in sys.argv else " --resume"

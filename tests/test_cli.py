@@ -51,6 +51,20 @@ def test_the_command_has_no_path_of_this_machine(monkeypatch: pytest.MonkeyPatch
     assert command_line() == "python weight_decay.py"
 
 
+def test_the_command_and_errors_show_no_password(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(config: WeightDecayConfig) -> None:
+        raise UserError("There is nothing at s3://key:hush@bucket/x.")
+
+    monkeypatch.setattr(sys, "argv", ["weight_decay.py", "s3://key:hush@bucket/x"])
+    assert command_line() == "python weight_decay.py 's3://key:***@bucket/x'"
+    monkeypatch.setattr(sys, "argv", ["weight_decay.py"])
+    with pytest.raises(SystemExit):
+        main(WeightDecayConfig, refuse)
+    assert "hush" not in capsys.readouterr().err
+
+
 def test_the_script_refuses_without_a_traceback_or_a_folder(tmp_path: Path) -> None:
     status, output = run_study(tmp_path / "out", "--val-fraction", "0.001")
     assert status == 2

@@ -10,7 +10,7 @@ from ray import tune
 
 from ensgap.folder import StudyFolder
 from ensgap.points import Points
-from ensgap.search.run import HOPELESS, OBJECTIVES, TrialRun
+from ensgap.search.run import OBJECTIVES, TrialRun, objectives
 from ensgap.search.stopping_run import StoppingRun
 from ensgap.spec import TrialSpec
 from ensgap.stack import Kernels
@@ -62,9 +62,9 @@ class Trial(tune.Trainable):
             device = torch.device("cuda" if self.machine.gpu else "cpu")
             kind = TrialRun if spec.stopping is None else StoppingRun
             run = kind(spec, self.task, self.pool, self.test, self.folder, device, self.machine.kernels)
-            yield from run.reports(every=max(1, spec.train.epochs // REPORTS))
+            yield from run.reports(every=max(1, spec.training.epochs // REPORTS))
         else:
-            figures = dict.fromkeys(OBJECTIVES, HOPELESS) | record.validation
+            figures = dict(zip(OBJECTIVES, objectives(record), strict=True)) | record.validation
             yield figures | {"epoch": record.epochs, "diverged": record.status == "diverged", "done": True}
 
     def step(self) -> dict[str, float]:
