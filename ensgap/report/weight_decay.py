@@ -9,7 +9,7 @@ from ensgap.report.report import Card, Report, data_notes, facts, json_estimate,
 from ensgap.report.style import number
 from ensgap.report.weight_decay_figures import draw_figures
 from ensgap.report.weight_decay_tables import report_tables, trials_table
-from ensgap.results.weight_decay import SettingFigures, StudyResults, read_results
+from ensgap.results.optima import SettingFigures, StudyResults, read_results
 
 
 def weight_decay_report(folder: StudyFolder) -> Report:
@@ -90,6 +90,7 @@ def _summary(results: StudyResults) -> dict[str, Any]:
         "search": config["search"],
         "settings_tried": len(results.trials),
         "diverged": [dict(trial.setting) for trial in results.trials if trial.diverged],
+        "pruned": [dict(trial.setting) for trial in results.trials if trial.status == "pruned"],
         "h_ind": dict(results.h_ind.setting),
         "h_ens": dict(results.h_ens.setting),
         "selection": {
@@ -118,6 +119,12 @@ def _notes(results: StudyResults) -> list[str]:
     diverged = [number(trial.weight_decay) for trial in results.trials if trial.diverged]
     if diverged:
         notes.append(f"Diverged, and so never selected: weight decay {', '.join(diverged)}.")
+    pruned = [number(trial.weight_decay) for trial in results.trials if trial.status == "pruned"]
+    if pruned:
+        notes.append(
+            f"Pruned, because others were clearly better for the average member and for the ensemble: weight decay "
+            f"{', '.join(pruned)}."
+        )
     lost = [name for name, tested in results.test.items() if tested.diverged]
     if lost:
         notes.append("Some retrained ensembles diverged; the gap is over the replicates that both optima have.")

@@ -27,7 +27,7 @@ class Rivals:
     def _look(self) -> None:
         for file in self.folder.trials.glob("search-*/trial.json"):
             if file.parent.name not in self.seen:
-                record = json.loads(file.read_text())
+                record = json.loads(file.read_bytes())
                 curves = record["details"].get("curves")
                 usable = record["status"] == "finished" and curves
                 found = (record["identity"]["replicates"], Curve.of(curves)) if usable else None

@@ -73,8 +73,8 @@ class Trial(tune.Trainable):
             kind = TrialRun if spec.stopping is None else StoppingRun
             run = kind(spec, self.task, self.pool, self.test, self.folder, device, self.machine.kernels)
             if self.rivals is not None:
-                run.prune = partial(self.rivals.beat, spec, spec.train.epochs)
-            yield from run.reports(every=max(1, spec.train.epochs // REPORTS))
+                run.prune = partial(self.rivals.beat, spec, spec.training.epochs)
+            yield from run.reports(every=max(1, spec.training.epochs // REPORTS))
         else:
             figures = dict(zip(OBJECTIVES, objectives(record), strict=True)) | record.validation
             ended = {"diverged": record.status == "diverged", "pruned": record.status == "pruned", "done": True}

@@ -9,11 +9,13 @@ import optuna
 import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
+from ensgap.hyperparameters import Setting
 from ensgap.search.optuna_search import two_objective_search
 from ensgap.search.optuna_storage import open_storage
 from ensgap.search.spread import SpreadSampler, distance
+from ensgap.search.weight_decay import between
 
-GRID = (0.0, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
+GRID = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
 DECADES = 4
 
 
@@ -24,7 +26,9 @@ def answer(exponent: float, rng: np.random.Generator) -> dict[str, float]:
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_32_in_flight_are_no_near_duplicates_of_each_other_or_of_ended_ones(seed: int, tmp_path: Path) -> None:
-    searcher = two_objective_search(open_storage(tmp_path / "j"), "s", GRID, seed=seed, ended={})
+    points: list[Setting] = [{"weight_decay": value} for value in GRID]
+    storage = open_storage(tmp_path / "j")
+    searcher = two_objective_search(storage, "s", between(GRID[0], GRID[-1]), seed=seed, ended=(), first=points)
     rng = np.random.default_rng(seed)
     in_flight: dict[str, float] = {}
     exponents = []
@@ -34,7 +38,7 @@ def test_32_in_flight_are_no_near_duplicates_of_each_other_or_of_ended_ones(seed
             searcher.on_trial_complete(name, answer(in_flight.pop(name), rng))
         point = searcher.suggest(f"t{i}")
         assert point is not None
-        in_flight[f"t{i}"] = math.log10(point["weight_decay"])
+        in_flight[f"t{i}"] = math.log10(point["point"]["weight_decay"])
         exponents.append(in_flight[f"t{i}"])
     gaps = np.diff(np.sort(exponents)) / DECADES
     assert gaps.min() > 1e-3  # constant liar alone: 3e-5 to 4e-4

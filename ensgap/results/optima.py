@@ -1,4 +1,4 @@
-"""The figures of a weight-decay study, recomputed from the predictions in its folder."""
+"""The figures of a study that looks for both optima, recomputed from the predictions in its folder."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,27 +8,38 @@ import numpy as np
 
 from ensgap import metrics
 from ensgap.errors import UserError
-from ensgap.folder import StudyFolder, TrialRecord
+from ensgap.folder import Status, StudyFolder, TrialRecord
 from ensgap.gap import Array, Estimate, Selection, optimality_gap, select
+from ensgap.hyperparameters import Setting, order_of
 from ensgap.predictions import Predictions
 from ensgap.spec import Phase
 
 
 @dataclass(frozen=True)
 class SettingFigures:
-    """One setting's figures, a value per replicate; none if it diverged."""
+    """One setting's figures, a value per replicate; none unless it finished."""
 
-    setting: Mapping[str, float]
-    diverged: bool
+    setting: Setting
+    status: Status  # of all its trials: finished only if none of them diverged or was pruned
     replicates: tuple[int, ...]
     figures: Mapping[str, Array]  # name -> [replicates]
     curves: Mapping[str, Array]  # metric -> [sizes, replicates]
     seconds: float
 
     @property
+    def usable(self) -> bool:
+        """Whether it was trained to the end, and so may be selected."""
+        return self.status == "finished"
+
+    @property
+    def diverged(self) -> bool:
+        """Whether a loss of it stopped being a finite number."""
+        return self.status == "diverged"
+
+    @property
     def weight_decay(self) -> float:
         """The setting's weight decay."""
-        return self.setting["weight_decay"]
+        return float(self.setting["weight_decay"])
 
     def estimate(self, name: str) -> Estimate:
         """Mean and uncertainty over replicates."""
@@ -54,7 +65,7 @@ class StudyResults:
     def cost(self) -> dict[str, float]:
         """Seconds of training, and what two separate searches would have taken."""
         search = sum(trial.seconds for trial in self.trials)
-        tested = {t.weight_decay: t.seconds for t in self.test.values()}
+        tested = {order_of(t.setting): t.seconds for t in self.test.values()}
         return {
             "search_seconds": search,
             "two_searches_seconds": 2 * search,
@@ -75,9 +86,9 @@ class StudyResults:
 
 def read_settings(folder: StudyFolder, phase: Phase) -> list[SettingFigures]:
     """All settings of a phase, by setting, each with the replicates of all its trials."""
-    groups: dict[tuple[tuple[str, float], ...], list[tuple[TrialRecord, Path]]] = {}
+    groups: dict[object, list[tuple[TrialRecord, Path]]] = {}
     for record, path in folder.ended_trials(phase):
-        groups.setdefault(tuple(sorted(record.setting.items())), []).append((record, path))
+        groups.setdefault(order_of(record.setting), []).append((record, path))
     return [_join(group) for group in groups.values()]
 
 
@@ -87,7 +98,7 @@ def _join(group: Sequence[tuple[TrialRecord, Path]]) -> SettingFigures:
     figures: dict[str, list[Array]] = {}
     curves: dict[str, list[Array]] = {}
     for record, path in group:
-        if record.status == "diverged":
+        if record.status != "finished":
             continue
         ids = record.identity["replicates"]
         new = [row for row, replicate in enumerate(ids) if replicate not in replicates]
@@ -99,7 +110,7 @@ def _join(group: Sequence[tuple[TrialRecord, Path]]) -> SettingFigures:
             curves.setdefault(name, []).append(values.numpy()[:, new])
     return SettingFigures(
         setting=group[0][0].setting,
-        diverged=any(record.status == "diverged" for record, _ in group),
+        status=next((record.status for record, _ in group if record.status != "finished"), "finished"),
         replicates=tuple(replicates),
         figures={name: np.concatenate(parts) for name, parts in figures.items()},
         curves={name: np.concatenate(parts, axis=1) for name, parts in curves.items()},
@@ -113,7 +124,7 @@ def select_settings(trials: Sequence[SettingFigures]) -> Selection:
     return select(
         [t.figures.get("avg_member_nll", nothing) for t in trials],
         [t.figures.get("ensemble_nll", nothing) for t in trials],
-        [t.diverged for t in trials],
+        [not t.usable for t in trials],
     )
 
 
@@ -124,15 +135,15 @@ def read_results(folder: StudyFolder) -> StudyResults:
     if not trials:
         raise UserError(f"No trial of the study in {folder.path} has ended yet; continue it with --resume.")
     selection = select_settings(trials)
-    tested = {tuple(sorted(t.setting.items())): t for t in read_settings(folder, "test")}
+    tested = {order_of(t.setting): t for t in read_settings(folder, "test")}
     test: dict[str, SettingFigures] = {}
     for name, choice in (("ind", selection.ind), ("ens", selection.ens)):
         setting = trials[choice.trial].setting
-        if tuple(sorted(setting.items())) not in tested:
+        if order_of(setting) not in tested:
             raise UserError(
                 f"The study in {folder.path} has not tested {dict(setting)} yet; continue it with --resume."
             )
-        test[name] = tested[tuple(sorted(setting.items()))]
+        test[name] = tested[order_of(setting)]
     gap = optimality_gap(*_paired(test["ind"], test["ens"]))
     return StudyResults(study, dict(study["config"]), tuple(trials), selection, test, gap)
 
