@@ -104,7 +104,10 @@ class StackOptimizer(_FusedOptimizer):
 
     def step(self, outputs: Tensor, gradient: Tensor) -> None:
         """One step, given the network's outputs and the gradient of the members' own losses in them."""
-        gradients = torch.autograd.grad(outputs, self.parameters, gradient)
+        self.update(torch.autograd.grad(outputs, self.parameters, gradient))
+
+    def update(self, gradients: Sequence[Tensor]) -> None:
+        """One step, given every parameter's gradient."""
         for run, group in zip(self.runs, self.groups, strict=True):
             self._update(group, [found[run] for found in gradients])
 
