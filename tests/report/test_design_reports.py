@@ -233,9 +233,8 @@ def shared_weights(tmp_path_factory: pytest.TempPathFactory) -> StudyFolder:
 def test_a_leak_is_measured_and_told_from_none(shared_weights: StudyFolder) -> None:
     results = read_batch_ensemble(shared_weights)
     verdicts = {(c.init, c.holdout.order): c.verdict() for c in results.cells if c.init != "none"}
-    assert verdicts == {
-        (init, k): word for init, word in (("gaussian_0.1", "leaks"), ("sign", "trust it")) for k in (4, 2, 1)
-    }
+    words = {"gaussian_0.1": "leaks", "sign": "trust it"}
+    assert verdicts == {(init, k): word if k < 4 else "–" for init, word in words.items() for k in (4, 2, 1)}
     for cell in results.cells:
         if cell.init == "none":
             assert cell.leak() is None
