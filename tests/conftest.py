@@ -10,9 +10,9 @@ import pytest
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run beside each other; torch reads it when it is imported
 
-from ensgap.holdout import Holdout  # noqa: E402
-from ensgap.spec import TrialSpec  # noqa: E402
-from ensgap.train import TrainConfig  # noqa: E402
+from ensgap.holdout import Holdout
+from ensgap.spec import TrialSpec
+from ensgap.train import TrainConfig
 
 ROOT = Path(__file__).parent.parent
 STUDY = ("--members", "3", "--replicates", "2", "--test-replicates", "4", "--epochs", "30")
