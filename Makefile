@@ -24,7 +24,7 @@ lint: $(ENV)/.complete  ## style and types
 	$(RUN) -m mypy
 
 bench: $(ENV)/.complete  ## the stack against a plain loop, as ratios
-	$(RUN) -m ensgap.bench
+	$(RUN) -m ensgap.bench --quick
 
 env: $(ENV)/.complete  ## only install, and print where
 	@echo $(ENV)
