@@ -17,6 +17,7 @@ umask 077
 token=$(mktemp -p "${ENSGAP_TOKENS:-$HOME}" .ensgap-token-XXXXXXXX) # on a file system that all nodes see
 python -c "import secrets; print(secrets.token_hex(32), end='')" > "$token"
 export RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH=$token
+export RAY_TMPDIR=/tmp/ensgap-$SLURM_JOB_ID # of each node, and of this job alone
 
 mapfile -t hosts < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
 head_ip=$(srun --nodes=1 --ntasks=1 --nodelist="${hosts[0]}" python -c \
