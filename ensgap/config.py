@@ -9,9 +9,9 @@ from ensgap.errors import UserError
 from ensgap.stack import Kernels, Precision
 
 
-def flag(text: str, default: Any = None) -> Any:
-    """A field with a command-line flag and its help."""
-    return field(default=default, metadata={"help": text})
+def flag(text: str, default: Any = None, omitted: Any = None) -> Any:
+    """A field with a command-line flag, its help and, if its value may be left out, what the bare flag means."""
+    return field(default=default, metadata={"help": text, "omitted": omitted})
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,13 @@ class StudyConfig:
     lr: float | None = flag("learning rate")
     seed: int = flag("seed of weights, data orders, augmentation and holdouts", 0)
     out: Path | None = flag("the study's folder (default: reports/<study>-<task>)")
+    storage: str | None = flag(
+        "a shared path or bucket (s3://…) for trials and checkpoints; --out then gets the report"
+    )
+    cluster: str | None = flag(
+        "join a running Ray cluster: host:port, ray://host:port or auto: RAY_ADDRESS, else one on this machine",
+        omitted="auto",
+    )
     data_dir: Path | None = flag("where data sets are kept")
     cpus_per_trial: int = flag("CPUs, and torch threads, of a trial", 1)
     concurrency: int | None = flag("trials that run at once (default: as many as fit)")

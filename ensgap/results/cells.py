@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from ensgap.errors import UserError
 from ensgap.folder import StudyFolder, TrialRecord
 from ensgap.holdout import Holdout
 from ensgap.predictions import Predictions
+from ensgap.storage import Place
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Cell:
 
     holdout: Holdout
     init: str  # of the fast weights; "none" is a deep ensemble
-    trials: tuple[tuple[TrialRecord, Path], ...]  # finished ones, by replicate
+    trials: tuple[tuple[TrialRecord, Place], ...]  # finished ones, by replicate
 
     @property
     def replicates(self) -> tuple[int, ...]:
@@ -80,7 +80,7 @@ class Design:
 def read_design(folder: StudyFolder) -> Design:
     """All cells of the study, by initialisation, order (largest first) and share."""
     study = folder.read_study()
-    groups: dict[tuple[str, int, float], list[tuple[TrialRecord, Path]]] = {}
+    groups: dict[tuple[str, int, float], list[tuple[TrialRecord, Place]]] = {}
     missing, diverged = 0, []
     for key in study["trials"]:
         record = folder.find_key(key)

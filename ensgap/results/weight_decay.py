@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from ensgap.folder import StudyFolder, TrialRecord
 from ensgap.gap import Array, Estimate, Selection, optimality_gap, select
 from ensgap.predictions import Predictions
 from ensgap.spec import Phase
+from ensgap.storage import Place
 
 
 @dataclass(frozen=True)
@@ -75,13 +75,13 @@ class StudyResults:
 
 def read_settings(folder: StudyFolder, phase: Phase) -> list[SettingFigures]:
     """All settings of a phase, by setting, each with the replicates of all its trials."""
-    groups: dict[tuple[tuple[str, float], ...], list[tuple[TrialRecord, Path]]] = {}
+    groups: dict[tuple[tuple[str, float], ...], list[tuple[TrialRecord, Place]]] = {}
     for record, path in folder.ended_trials(phase):
         groups.setdefault(tuple(sorted(record.setting.items())), []).append((record, path))
     return [_join(group) for group in groups.values()]
 
 
-def _join(group: Sequence[tuple[TrialRecord, Path]]) -> SettingFigures:
+def _join(group: Sequence[tuple[TrialRecord, Place]]) -> SettingFigures:
     """One setting from its trials; a replicate that two of them trained counts once."""
     replicates: list[int] = []
     figures: dict[str, list[Array]] = {}

@@ -3,7 +3,7 @@
 import logging
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from ray import tune
@@ -14,7 +14,7 @@ from ensgap.folder import StudyFolder
 from ensgap.points import Points
 from ensgap.search.interrupt import orderly_interrupts
 from ensgap.search.progress import SearchProgress
-from ensgap.search.session import LocalRay
+from ensgap.search.session import Session
 from ensgap.search.trial import Machine, Trial
 from ensgap.spec import TrialSpec, describe_point
 from ensgap.stack import Kernels
@@ -28,7 +28,7 @@ class Runner:
     folder: StudyFolder
     task: Task
     pool: Points
-    ray: LocalRay
+    ray: Session
     kernels: Kernels = "auto"
 
     def run_grid(self, specs: Sequence[TrialSpec], test: Points | None = None) -> None:
@@ -48,7 +48,7 @@ class Runner:
     @property
     def where_errors_are(self) -> str:
         """What to do about failed trials."""
-        ray = self.folder.path / "ray"
+        ray = self.folder.local / "ray"
         return f"what went wrong stands in the files error.txt below {ray}, and --resume tries them again"
 
     def run_search(self, base: TrialSpec, searcher: Searcher, samples: int) -> None:
@@ -67,7 +67,7 @@ class Runner:
     ) -> None:
         self.ray.start()
         logging.getLogger("ray.tune").setLevel(logging.ERROR)
-        folder = replace(self.folder, path=self.folder.path.resolve())
+        folder = self.folder.absolute()
         progress = SearchProgress(base.phase, trials, base.train.epochs if base.stopping is None else None)
         with progress, warnings.catch_warnings(action="ignore"), orderly_interrupts():
             shared = tune.with_parameters(
@@ -85,14 +85,14 @@ class Runner:
                 tune_config=tune.TuneConfig(
                     num_samples=num_samples,
                     search_alg=search_alg,
-                    max_concurrent_trials=self.ray.concurrency,
+                    max_concurrent_trials=self.ray.grid_limit if search_alg is None else self.ray.concurrency,
                     reuse_actors=True,
                     trial_name_creator=_trial_name,
                     trial_dirname_creator=_trial_name,
                 ),
                 run_config=tune.RunConfig(
                     name=base.phase,
-                    storage_path=str(folder.path / "ray"),
+                    storage_path=str(folder.local.resolve() / "ray"),
                     verbose=0,
                     callbacks=[progress],
                     checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),

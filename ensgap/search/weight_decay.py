@@ -49,7 +49,7 @@ def _search(plan: WeightDecayPlan, runner: Runner) -> None:
         return
     records = [record for record, _ in runner.folder.ended_trials("search")]
     ended = {record.setting["weight_decay"]: objectives(record) for record in records}
-    folder = runner.folder.path
+    folder = runner.folder.local
     storage = open_storage(plan.optuna_storage or folder / "optuna.journal")
     name = study_name(folder, f"{plan.study}-{plan.task.name}", plan.optuna_storage)
     searcher = two_objective_search(storage, name, plan.grid, plan.seed, ended)

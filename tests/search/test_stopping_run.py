@@ -71,7 +71,7 @@ def test_a_rule_keeps_what_the_stack_predicted_at_its_best_epoch(stopping: Trial
 def test_kept_weights_give_the_kept_predictions(stopping: TrialSpec, tmp_path: Path) -> None:
     folder = StudyFolder(tmp_path)
     list(StoppingRun(stopping, TASK, DATA.pool, DATA.test, folder).reports(every=1))
-    weights = torch.load(folder.trial_path(stopping) / "weights-individual.pt", weights_only=True)
+    weights = torch.load(tmp_path / "trials" / stopping.key / "weights-individual.pt", weights_only=True)
     network = TASK.member(None)
     network.load_state_dict(weights["1/2"], strict=False)
     inputs = DATA.test.gather(torch.arange(50).unsqueeze(0))[0]
