@@ -7,7 +7,7 @@ import numpy as np
 from ensgap.gap import Estimate, not_worse_than_best
 from ensgap.report.style import number
 from ensgap.report.tables import Cell, Column, Table
-from ensgap.results.weight_decay import StudyResults
+from ensgap.results.optima import StudyResults
 
 LEVELS = {"ensemble": "ensemble", "avg_member": "average member"}
 METRIC_COLUMNS = (Column("error", "Error (%)", 2, 100.0), Column("nll", "NLL"), Column("ece", "ECE"))

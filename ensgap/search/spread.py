@@ -21,49 +21,53 @@ NEAR = 0.01
 class SpreadSampler(BaseSampler):
     """Draws whole points from another sampler, again if one is near a trial that runs or has ended; when the space is
     too full for that, the draw that is farthest from all of them.
+
+    The space is what all trials so far have in common; what depends on other values is left to the other sampler.
     """
 
-    def __init__(self, inner: BaseSampler, space: Mapping[str, BaseDistribution]) -> None:
-        self.inner, self.space = inner, dict(space)
+    def __init__(self, inner: BaseSampler) -> None:
+        self.inner = inner
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        """All of it, so that points are drawn whole."""
-        return self.space
+        """What all trials have in common."""
+        spaces = [other.distributions.items() for other in _others(study, trial)]
+        common = set(spaces[0]).intersection(*spaces[1:]) if spaces else set()
+        return dict(sorted(common, key=lambda item: item[0]))
 
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
         """The point to try."""
-        if "fixed_params" in trial.system_attrs:  # it was asked for, so whatever is drawn is not used
+        if "fixed_params" in trial.system_attrs or not search_space:  # it was asked for, or it is the first
             return {}
-        others = [
-            t.params
-            for t in study.get_trials(deepcopy=False)
-            if t.number != trial.number and t.state != TrialState.FAIL
-        ]
-        others = [params for params in others if params.keys() >= search_space.keys()]
+        others = [other.params for other in _others(study, trial)]
         enough = min(NEAR, 1 / (4 * (len(others) + 1)))
         best: tuple[float, dict[str, Any]] = (-1.0, {})
         for _ in range(DRAWS):
-            point = self._draw(study, trial)
+            point = self._draw(study, trial, search_space)
             best = max(best, (_nearest(point, others, search_space), point), key=lambda drawn: drawn[0])
             if best[0] >= enough:
                 break
         return best[1]
 
-    def _draw(self, study: Study, trial: FrozenTrial) -> dict[str, Any]:
+    def _draw(self, study: Study, trial: FrozenTrial, space: Mapping[str, BaseDistribution]) -> dict[str, Any]:
         joint = self.inner.infer_relative_search_space(study, trial)
         point = self.inner.sample_relative(study, trial, joint)
-        for name, distribution in self.space.items():
-            if name not in point:
-                point[name] = self.inner.sample_independent(study, trial, name, distribution)
-        return point
+        return {
+            name: point[name] if name in point else self.inner.sample_independent(study, trial, name, distribution)
+            for name, distribution in space.items()
+        }
 
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:
-        """A single parameter; asked only for points that are given in part."""
+        """A single parameter, of points that are given in part or whose parameters depend on each other."""
         return self.inner.sample_independent(study, trial, param_name, param_distribution)
+
+
+def _others(study: Study, trial: FrozenTrial) -> list[FrozenTrial]:
+    trials = study.get_trials(deepcopy=False)
+    return [t for t in trials if t.number != trial.number and t.state != TrialState.FAIL and t.params]
 
 
 def _nearest(point: Mapping[str, Any], others: list[dict[str, Any]], space: Mapping[str, BaseDistribution]) -> float:
