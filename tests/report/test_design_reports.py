@@ -76,12 +76,12 @@ def write_study(
 
 
 def rows_of(folder: StudyFolder, table: str) -> list[dict[str, str]]:
-    return list(csv.DictReader((folder.path / "tables" / f"{table}.csv").open()))
+    return list(csv.DictReader((folder.local / "tables" / f"{table}.csv").open()))
 
 
 def section(folder: StudyFolder, caption: str) -> str:
     """The part of report.md that begins with this caption."""
-    text = (folder.path / "report.md").read_text()
+    text = (folder.local / "report.md").read_text()
     return text[text.index(caption) :].split("\n\n")[1]
 
 
@@ -118,7 +118,7 @@ def test_temperatures_on_their_bound_are_marked_and_the_prior_has_none(temperatu
     assert {tiny[f"{key}_mark"] for key in ("individual/4", "joint/4", "joint/2", "individual/1")} == {" † 100%"}
     assert "none/4_mark" not in tiny
     assert larger["individual/4_mark"] == ""
-    assert "sat on its bound (1/4 or 4)" in (temperature.path / "report.md").read_text()
+    assert "sat on its bound (1/4 or 4)" in (temperature.local / "report.md").read_text()
     found = read_temperature(temperature).cell(4, 0.01)
     assert found is not None
     assert (found.by[Variant("joint")].temperatures == 1 / calibrate.BOUND).all()
@@ -140,7 +140,7 @@ def test_every_scaling_has_every_figure_of_its_own_fit(temperature: StudyFolder)
     assert float(row["joint_per_member_prior"]) == pytest.approx(np.mean(found))
     assert float(row["joint_per_member_prior_sem"]) == pytest.approx(np.std(found, ddof=1) / np.sqrt(2))
     assert row["points"] == "24"
-    header = (temperature.path / "tables" / "all_scalings_disjoint.csv").read_text().splitlines()[0]
+    header = (temperature.local / "tables" / "all_scalings_disjoint.csv").read_text().splitlines()[0]
     assert "individual_prior" in header and "joint" not in header and "pooled" not in header
 
 
@@ -257,6 +257,6 @@ def test_the_deep_ensemble_stands_beside_and_out_of_the_comparison(shared_weight
     assert "**" in diversity[2 + int(np.argmax(means))]
     assert not any("**" in text for text in entropy)
     assert {row["init"]: row["parameters"] for row in rows_of(shared_weights, "parameters")} != {}
-    tex = (shared_weights.path / "tables" / "test.tex").read_text()
+    tex = (shared_weights.local / "tables" / "test.tex").read_text()
     assert r" & \multicolumn{1}{c}{deep ensemble} & \multicolumn{3}{c}{N(1, 0.1$^2$)}" in tex
     assert r"\cmidrule(lr){3-5}" in tex
