@@ -130,7 +130,9 @@ def test_every_scaling_has_every_figure_of_its_own_fit(temperature: StudyFolder)
     assert [row["figure"] for row in rows[:6]] == [
         f"{level}, {metric}" for level in ("ensemble", "average member") for metric in ("Error (%)", "NLL", "ECE")
     ]
-    folders = [p for p in temperature.trials.iterdir() if p.name.startswith("holdout-holdout=2,val_fraction=0.1,")]
+    folders = [
+        p for p in (temperature.local / "trials").iterdir() if p.name.startswith("holdout-holdout=2,val_fraction=0.1,")
+    ]
     found = []
     for path in sorted(folders):
         holdout, test = (Predictions.load(path / f"{name}.npz") for name in ("holdout", "test"))
@@ -182,7 +184,7 @@ def test_stopping_then_temperature_compares_each_rule_with_and_without(stopped: 
     assert rows["overlapping", "NLL"]["joint/none_paper"] == ""
     for rule in ("individual", "joint"):
         found = []
-        for path in sorted(p for p in stopped.trials.iterdir() if p.name.startswith("holdout-holdout=4,")):
+        for path in sorted(p for p in (stopped.local / "trials").iterdir() if p.name.startswith("holdout-holdout=4,")):
             holdout, test = (Predictions.load(path / f"{rule}-{name}.npz") for name in ("holdout", "test"))
             found.append(calibrate.figures(test, calibrate.fit(holdout, "joint"))["ensemble_nll"].item())
         assert float(shared[f"{rule}/joint"]) == pytest.approx(np.mean(found))
@@ -235,7 +237,7 @@ def test_a_leak_is_measured_and_told_from_none(shared_weights: StudyFolder) -> N
         assert leak is not None
         assert leak.mean == pytest.approx((nll["test"] - nll["holdout"]) / (nll["test"] - nll["train"]))
         assert nll["train"] < nll["test"]
-    some = next(p for p in shared_weights.trials.iterdir() if "holdout=2" in p.name and "sign" in p.name)
+    some = next(p for p in (shared_weights.local / "trials").iterdir() if "holdout=2" in p.name and "sign" in p.name)
     pool = Predictions.load(some / "joint-pool.npz")
     own = [
         metrics.nll(pool.logits[0, m, held].double().log_softmax(-1), pool.labels[0, held])
