@@ -19,7 +19,12 @@ from ensgap.predictions import Predictions
 from ensgap.spec import Phase, TrialSpec
 from ensgap.storage import Place, write_whole
 
-Status = Literal["finished", "diverged"]
+Status = Literal["finished", "diverged", "failed"]
+"""A trial that failed has no predictions, and is tried again when the study is resumed."""
+
+
+class CheckpointWarning(UserWarning):
+    """A checkpoint could not be used."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +36,7 @@ class TrialRecord:
     epochs: int  # trained
     seconds: float
     validation: dict[str, float]  # means over replicates at the end, for the search
-    files: list[str] = field(default_factory=lambda: ["predictions"])  # its .npz files; none if it diverged
+    files: list[str] = field(default_factory=lambda: ["predictions"])  # its .npz files; none if it diverged or failed
     details: dict[str, Any] = field(default_factory=dict)  # of early stopping: curves, epochs kept, steps
 
     @property
@@ -107,14 +112,20 @@ class StudyFolder:
         return self.trials / spec.key
 
     def find(self, spec: TrialSpec) -> TrialRecord | None:
-        """The record of that trial, if it has ended and its predictions are there."""
+        """The record of that trial, if it has ended, did not fail, and its predictions are there."""
         return self.find_key(spec.key)
 
     def find_key(self, key: str) -> TrialRecord | None:
         """The same, by the trial's key."""
-        return self._ended(self.trials / key)
+        record = self._recorded(self.trials / key)
+        return None if record is None or record.status == "failed" else record
 
-    def _ended(self, path: Place) -> TrialRecord | None:
+    def find_failure(self, key: str) -> TrialRecord | None:
+        """The record of a trial that failed."""
+        record = self._recorded(self.trials / key)
+        return record if record is not None and record.status == "failed" else None
+
+    def _recorded(self, path: Place) -> TrialRecord | None:
         try:
             record = TrialRecord(**_read_json(path / "trial.json"))
         except FileNotFoundError:
@@ -131,12 +142,24 @@ class StudyFolder:
         for left in path.glob(".*.tmp"):  # of a process that was killed while it wrote
             left.unlink(missing_ok=True)
 
+    def fail(self, spec: TrialSpec, reason: str) -> None:
+        """Record that a trial failed for good; a checkpoint stays, for another attempt."""
+        record = TrialRecord(spec.identity(), "failed", 0, 0.0, {}, files=[], details={"reason": reason})
+        write_json(self.trial_path(spec) / "trial.json", record.__dict__)
+
     def ended_trials(self, phase: Phase) -> Iterator[tuple[TrialRecord, Place]]:
-        """All trials of a phase that ended, by setting, each with its folder."""
+        """All trials of a phase that ended and did not fail, by setting, each with its folder."""
+        yield from (item for item in self._recorded_trials(phase) if item[0].status != "failed")
+
+    def failed_trials(self, phase: Phase) -> Iterator[tuple[TrialRecord, Place]]:
+        """All trials of a phase that failed, likewise."""
+        yield from (item for item in self._recorded_trials(phase) if item[0].status == "failed")
+
+    def _recorded_trials(self, phase: Phase) -> Iterator[tuple[TrialRecord, Place]]:
         found = []
         files: list[Place] = [*self.trials.glob(f"{phase}-*/trial.json")]
         for file in sorted(files, key=str):
-            record = self._ended(file.parent)
+            record = self._recorded(file.parent)
             if record is not None:
                 found.append((record, file.parent))
         yield from sorted(found, key=lambda item: (order_of(item[0].setting), item[0].identity["replicates"]))
@@ -160,8 +183,16 @@ class StudyFolder:
         try:
             return dict(torch.load(io.BytesIO(content), weights_only=True, map_location="cpu"))
         except Exception as error:
-            warnings.warn(f"The checkpoint {path} is damaged ({error}); this trial starts anew.", stacklevel=2)
+            warn_of_checkpoint(path, error)
             return None
+
+
+def warn_of_checkpoint(path: Place, error: Exception) -> None:
+    """Say that a trial starts anew, and why."""
+    reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+    warnings.warn(
+        f"The checkpoint {path} is damaged ({reason}); this trial starts anew.", CheckpointWarning, stacklevel=2
+    )
 
 
 def _save_tensors(path: Place, content: Mapping[str, Any]) -> None:

@@ -128,6 +128,14 @@ def is_lasting(error: OSError) -> bool:
     return error.errno in _LASTING
 
 
+def describe_trouble(place: Place, error: OSError) -> str:
+    """What to do about a place that cannot be written."""
+    return (
+        f"{place} cannot be written ({error.strerror or error}); what is there stays readable: make room or choose "
+        "another place, and continue with --resume."
+    )
+
+
 def _types() -> Any:
     from pyarrow.fs import FileType
 

@@ -55,7 +55,7 @@ def test_files_come_back_and_are_found(place: Place) -> None:
 def test_a_trial_is_trained_continued_and_kept_anywhere(place: Place, spec: TrialSpec) -> None:
     folder = StudyFolder(place)
     assert folder.find(spec) is None
-    next(TrialRun(spec, TASK, DATA.pool, None, folder, checkpoint_seconds=0).reports(every=1))
+    next(TrialRun(spec, TASK, DATA.pool, None, folder, checkpoint_every=1).reports(every=1))
     again = TrialRun(spec, TASK, DATA.pool, None, folder)
     assert again.training.epoch == 1
     list(again.reports(every=2))

@@ -58,7 +58,7 @@ def ask_optuna(
 
 def require_samples(plan: SearchPlan, runner: Runner) -> None:
     """Stop here unless as many settings as asked for have been tried."""
-    found = len(list(runner.folder.ended_trials("search")))
+    found = len([*runner.folder.ended_trials("search"), *runner.folder.failed_trials("search")])
     if found < plan.num_samples:
         raise UserError(f"{plan.num_samples - found} of {plan.num_samples} trials failed; {runner.where_errors_are}.")
 

@@ -3,12 +3,13 @@
 import json
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
+from ray.tune import TuneError
 
 from ensgap.cli import command_line
 from ensgap.config import StudyConfig
@@ -23,7 +24,7 @@ from ensgap.search.cluster import ClusterRay
 from ensgap.search.session import LocalRay
 from ensgap.search.tuner import Runner
 from ensgap.seeds import POOL, derive_seed
-from ensgap.storage import Place, open_place
+from ensgap.storage import Place, describe_trouble, is_lasting, open_place
 from ensgap.tasks import TASKS, Task, TaskData, get_task
 from ensgap.versions import versions
 
@@ -68,10 +69,14 @@ def run_study(
         study = folder.read_study()
         started, spent = time.perf_counter(), float(study["seconds"])
         try:
-            train(Runner(folder, plan.task, data.pool, ray, config.kernels), data)
+            how = (config.kernels, config.checkpoint_every, config.retries)
+            with _writable(place):
+                train(Runner(folder, plan.task, data.pool, ray, *how), data)
         finally:
-            folder.write_study(study | {"seconds": spent + time.perf_counter() - started})
-    return write_report(folder), folder
+            with suppress(OSError):  # if nothing can be written, what stopped the study says so
+                folder.write_study(study | {"seconds": spent + time.perf_counter() - started})
+    with _writable(folder.report):
+        return write_report(folder), folder
 
 
 def _session(config: StudyConfig) -> LocalRay | ClusterRay:
@@ -124,5 +129,11 @@ def _writable(place: Place) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        trouble = error.strerror or str(error)
-        raise UserError(f"{place} cannot be written ({trouble}); choose another --out or --storage.") from None
+        raise UserError(describe_trouble(place, error)) from None
+    except TuneError as error:
+        cause: BaseException | None = error
+        while cause is not None and not isinstance(cause, OSError):
+            cause = cause.__cause__
+        if cause is None or not is_lasting(cause):
+            raise
+        raise UserError(describe_trouble(place, cause)) from None

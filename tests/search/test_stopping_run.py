@@ -83,7 +83,7 @@ def test_kept_weights_give_the_kept_predictions(stopping: TrialSpec, tmp_path: P
 def test_an_interrupted_trial_continues_bit_for_bit(stopping: TrialSpec, tmp_path: Path) -> None:
     straight, broken = StudyFolder(tmp_path / "a"), StudyFolder(tmp_path / "b")
     list(StoppingRun(stopping, TASK, DATA.pool, DATA.test, straight).reports(every=1))
-    first = StoppingRun(stopping, TASK, DATA.pool, DATA.test, broken, checkpoint_seconds=0).reports(every=1)
+    first = StoppingRun(stopping, TASK, DATA.pool, DATA.test, broken, checkpoint_every=1).reports(every=1)
     for _ in range(5):
         next(first)
     list(StoppingRun(stopping, TASK, DATA.pool, DATA.test, broken).reports(every=1))
