@@ -43,17 +43,17 @@ class StopOnTrouble(tune.Stopper):
 
 def find_trouble(results: tune.ResultGrid) -> str | None:
     """Why the study had to stop, if it had to."""
-    return next(
-        (result.metrics["trouble"] for result in results if result.metrics and "trouble" in result.metrics), None
-    )
+    metrics = [results[i].metrics or {} for i in range(len(results))]
+    return next((found["trouble"] for found in metrics if "trouble" in found), None)
 
 
 def find_failures(results: tune.ResultGrid, base: TrialSpec) -> list[Failure]:
     """The trials that Tune gave up."""
     found = []
-    for result in results:
+    for result in (results[i] for i in range(len(results))):
         if result.error is not None:
-            spec = base.at_point(result.config.get("point", result.config))
+            config = result.config or {}
+            spec = base.at_point(config.get("point", config))
             text = str(result.error)
             found.append(Failure(spec, reason_of(text), died="The actor died" in text or "actor is dead" in text))
     return found
@@ -64,7 +64,7 @@ def reason_of(text: str) -> str:
     last = text.rpartition("Failure # ")[2]
     if "memory" in last and "died" in last:
         return "its worker ran out of memory and was killed"
-    if "actor died" in last or "actor is dead" in last:
+    if "creation task" not in last and ("actor died" in last or "actor is dead" in last):
         return "its worker died, or its node was lost"
     lines = [line.strip() for line in last.splitlines() if line.strip()]
     return lines[-1] if lines else "unknown"

@@ -70,7 +70,7 @@ def run_study(
         started, spent = time.perf_counter(), float(study["seconds"])
         try:
             how = (config.kernels, config.checkpoint_every, config.retries)
-            with _writable(place):
+            with _writable(place, lasting=True):
                 train(Runner(folder, plan.task, data.pool, ray, *how), data)
         finally:
             with suppress(OSError):  # if nothing can be written, what stopped the study says so
@@ -124,11 +124,15 @@ def _open_folder(plan: Plan, place: Place, data: TaskData, resume: bool, more: d
 
 
 @contextmanager
-def _writable(place: Place) -> Iterator[None]:
-    """Within this, a place that cannot be written ends the study with a sentence."""
+def _writable(place: Place, lasting: bool = False) -> Iterator[None]:
+    """Within this, a place that cannot be written (`lasting`: a disk that is full or not to be written, whatever else
+    may go wrong) ends the study with a sentence.
+    """
     try:
         yield
     except OSError as error:
+        if lasting and not is_lasting(error):
+            raise
         raise UserError(describe_trouble(place, error)) from None
     except TuneError as error:
         cause: BaseException | None = error
