@@ -97,6 +97,8 @@ def open_place(address: str | Path) -> Place:
             filesystem = PyFileSystem(FSSpecHandler(opened))
     except (ValueError, ImportError, OSError) as error:
         raise UserError(f"The address {mask(text)} cannot be opened ({mask(str(error))}).") from None
+    if not key.strip("/"):
+        raise UserError(f"The address {mask(text)} cannot be opened (it names no place); give it as s3://bucket/path.")
     if text.startswith("file://"):
         return Path(key)
     return BucketPath(mask(text).partition("?")[0].rstrip("/"), key.rstrip("/"), filesystem)
