@@ -152,7 +152,7 @@ def test_disjoint_holdouts_alone_have_no_joint_columns(tmp_path: Path) -> None:
         tmp_path, config.plan(get_task("nci1")), lambda s, i: {"holdout": made(s, i, order=1), "test": made(s, 9)}
     )
     assert "there is no joint temperature" in write_report(folder).headline
-    for table in folder.path.glob("tables/*.csv"):
+    for table in folder.local.glob("tables/*.csv"):
         assert "joint" not in table.read_text().replace("disjoint", ""), table.name
 
 
