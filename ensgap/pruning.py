@@ -1,14 +1,17 @@
 """When to stop a trial early: when it is clearly beaten on both objectives, and only then.
 
 Neither Tune's ASHA nor Optuna's pruners do this with two objectives: they would stop a trial that could become the
-other optimum. The rule here compares a trial with those that were trained to the end, replicate by replicate. With the
-epochs that it has left it must need, for each objective, more than `TIMES` the improvement that any of them made in the
-same epochs, to reach the best of them; the 95% interval over replicates must say so. And one of them must have been as
-bad at the same epoch: what the worst one so far may still gain, nobody has seen.
+other optimum. The rule here compares a trial with those that were trained to the end, replicate by replicate, on a
+logarithmic scale. For each objective it must stay above the best of them even if, in the epochs that it has left, it
+improved by the largest factor by which any of them did; the 95% interval over replicates and a margin of 5% must say
+so. And one of them must have been as bad at the same epoch: what the worst one so far may still gain, nobody has seen.
+(A cosine schedule lets bad trials catch up late: with much weight decay an NLL of 1.85 at 40% of the epochs became
+0.28. So most is saved near the end, and little is saved where all settings are good.)
 
 `python -m ensgap.replay FOLDER…` shows on full runs what it would have stopped.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,8 +20,7 @@ import numpy as np
 
 from ensgap.gap import Array, Estimate
 
-TIMES = 2.0
-"""How much more than any finished trial a trial may improve before it counts as beaten."""
+MARGIN = math.log(1.05)
 TINY = 1e-12
 LEAST_FINISHED = 3
 """Trials that must have been trained to the end before any is stopped."""
@@ -67,11 +69,8 @@ def _ends(rivals: Sequence[Curve], name: str, epoch: int) -> tuple[Array, Array]
 def _is_beaten_on(now: Array, rivals: tuple[Array, Array]) -> bool:  # [replicates], two of [rivals, replicates]
     then, end = (np.log(np.maximum(values, TINY)) for values in rivals)
     now = np.log(np.maximum(now, TINY))
-    worse = np.flatnonzero(then.mean(1) >= now.mean())
-    if len(worse) == 0:  # worse than all: nobody knows what it may still gain
+    if now.mean() > then.mean(1).max():  # worse than all: nobody knows what it may still gain
         return False
-    next_worse = then.mean(1)[worse].min()
-    comparable = then.mean(1) <= next_worse
-    gain = max(0.0, *(then - end).mean(1)[comparable])
+    gain = max(0.0, *(then - end).mean(1))
     best = end[end.mean(1).argmin()]
-    return Estimate.of(now - TIMES * gain - best).low > 0  # NaN, and so False, of a single replicate
+    return Estimate.of(now - gain - MARGIN - best).low > 0  # NaN, and so False, of a single replicate

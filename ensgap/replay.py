@@ -1,11 +1,13 @@
 """`python -m ensgap.replay FOLDER…`: what --prune would have done to searches that were trained in full.
 
 The trials are replayed in the order that the folder has them and in shuffled ones, on several numbers of workers; it
-prints whether either optimum would have been stopped, and the share of epochs that would have been saved.
+prints the share of epochs that would have been saved, how often either optimum would have been stopped, and by how much
+the best of the stopped trials would have missed an optimum.
 """
 
 import argparse
 import heapq
+import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -59,7 +61,8 @@ class Replay:
     workers: int
     stopped: Mapping[int, int]
     saved: float  # share of all epochs
-    changed: tuple[str, ...]  # the objectives whose optimum would have been stopped
+    lost: tuple[str, ...]  # the objectives whose optimum would have been stopped
+    nearest: float  # how far above an optimum, as a share, the best of the stopped trials would have ended
 
 
 def replays(curves: Sequence[Curve], orders: int, workers: Sequence[int] = WORKERS) -> Iterator[Replay]:
@@ -72,7 +75,13 @@ def replays(curves: Sequence[Curve], orders: int, workers: Sequence[int] = WORKE
         for count in workers:
             stopped = replay(curves, order, count)
             saved = sum(curves[trial].epochs[-1] - epoch for trial, epoch in stopped.items()) / total
-            yield Replay(count, stopped, saved, tuple(name for name, trial in true.items() if trial in stopped))
+            above = [_above(curves[trial], curves[best], name) for trial in stopped for name, best in true.items()]
+            lost = tuple(name for name, trial in true.items() if trial in stopped)
+            yield Replay(count, stopped, saved, lost, min(above, default=math.inf))
+
+
+def _above(trial: Curve, best: Curve, name: str) -> float:
+    return float(trial.values[name][-1].mean() / best.values[name][-1].mean()) - 1
 
 
 def read_curves(folder: StudyFolder) -> list[Curve]:
@@ -92,7 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("folders", type=Path, nargs="+", help="folders of finished searches")
     parser.add_argument("--orders", type=int, default=50, help="orders of trials to replay (default: 50)")
     options = parser.parse_args(arguments)
-    print(f"{'study':32} {'trials':>6} {'workers':>7} {'epochs saved':>22} {'optimum lost':>12}")
+    print(f"{'study':32} {'trials':>6} {'workers':>7} {'epochs saved':>22} {'optimum lost':>12} {'nearest miss':>12}")
     try:
         for folder in options.folders:
             curves = read_curves(StudyFolder.of(folder))
@@ -100,9 +109,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
             for workers in WORKERS:
                 some = [replay for replay in found if replay.workers == workers]
                 saved = [replay.saved for replay in some]
-                lost = sum(bool(replay.changed) for replay in some)
+                lost = f"{sum(bool(replay.lost) for replay in some)} of {len(some)}"
+                nearest = min(replay.nearest for replay in some)
                 share = f"{np.mean(saved):.0%} ({min(saved):.0%} to {max(saved):.0%})"
-                print(f"{folder.name:32} {len(curves):6} {workers:7} {share:>22} {lost:>5} of {len(some)}")
+                print(f"{folder.name:32} {len(curves):6} {workers:7} {share:>22} {lost:>12} {nearest:>+12.0%}")
     except UserError as error:
         print(f"ensgap.replay: {error}", file=sys.stderr)
         sys.exit(2)

@@ -18,6 +18,7 @@ from typing import Any
 from ensgap.errors import UserError
 from ensgap.folder import StudyFolder, TrialRecord
 from ensgap.spec import describe_point
+from ensgap.storage import open_place
 
 SILENCE = 60.0
 """Seconds without a sign of life after which a study is taken for dead; it gives one every few seconds."""
@@ -42,7 +43,7 @@ class Progress:
     ended: Mapping[str, Sequence[TrialRecord]]  # by phase
     running: Sequence[Running]
     planned: Mapping[str, int]  # trials by phase; of a test that has not begun, at most
-    reported: bool  # whether the report is there, and nothing has run since
+    reported: bool  # whether all that was to be trained has been
 
     @property
     def config(self) -> Mapping[str, Any]:
@@ -106,10 +107,20 @@ def look(folder: StudyFolder) -> Progress:
             ended.setdefault(phase, []).append(TrialRecord(**found))
         elif not (file.parent / "trial.json").exists():
             running.append(Running(name, phase, found))
-    summary = folder.path / "summary.json"
-    reported = summary.exists() and (driver is None or summary.stat().st_mtime >= driver["time"])
+    reported = _is_reported(folder, driver)
     planned = {"holdout": len(only)} if only is not None else _planned(study["config"], ended, reported)
     return Progress(study, driver, ended, sorted(running, key=lambda t: t.name), planned, reported)
+
+
+def _is_reported(folder: StudyFolder, driver: Mapping[str, Any] | None) -> bool:
+    """Whether the last thing that ran was the test, or the report is there and nothing has run since."""
+    if driver is not None and (driver["phase"], driver["state"]) == ("test", "ended"):
+        return True
+    place = folder.path if folder.out is None else folder.out
+    summary = place / "summary.json"
+    if not isinstance(summary, Path) or not summary.exists():
+        return False
+    return driver is None or summary.stat().st_mtime >= driver["time"]
 
 
 def _planned(config: Mapping[str, Any], ended: Mapping[str, Sequence[TrialRecord]], reported: bool) -> dict[str, int]:
@@ -201,10 +212,10 @@ def _duration(seconds: float) -> str:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Look at a folder, and tell."""
     parser = argparse.ArgumentParser(prog="python -m ensgap.status", description="How far a study is.")
-    parser.add_argument("folder", type=Path, help="a study's folder, such as reports/weight_decay-digits")
+    parser.add_argument("folder", help="a study's folder or --storage, such as reports/weight_decay-digits")
     folder = parser.parse_args(arguments).folder
     try:
-        print("\n".join(tell(look(StudyFolder.of(folder)), time.time())))
+        print("\n".join(tell(look(StudyFolder.of(open_place(folder))), time.time())))
     except UserError as error:
         print(f"ensgap.status: {error}", file=sys.stderr)
         sys.exit(2)

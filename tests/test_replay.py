@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ensgap.folder import StudyFolder
 from ensgap.pruning import Curve
 from ensgap.replay import main, optima, read_curves, replay, replays
-from ensgap.folder import StudyFolder
 
 EPOCHS = tuple(range(4, 41, 4))
 

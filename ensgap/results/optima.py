@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -10,9 +9,12 @@ from ensgap import metrics
 from ensgap.errors import UserError
 from ensgap.folder import Status, StudyFolder, TrialRecord
 from ensgap.gap import Array, Estimate, Selection, optimality_gap, select
-from ensgap.hyperparameters import Setting, order_of
+from ensgap.hyperparameters import Setting, Value, order_of
 from ensgap.predictions import Predictions
 from ensgap.spec import Phase
+from ensgap.storage import Place
+
+UNUSABLE: tuple[Status, ...] = ("failed", "diverged", "pruned")
 
 
 @dataclass(frozen=True)
@@ -20,7 +22,7 @@ class SettingFigures:
     """One setting's figures, a value per replicate; none unless it finished."""
 
     setting: Setting
-    status: Status  # of all its trials: finished only if none of them diverged or was pruned
+    status: Status  # finished only if all its trials did
     replicates: tuple[int, ...]
     figures: Mapping[str, Array]  # name -> [replicates]
     curves: Mapping[str, Array]  # metric -> [sizes, replicates]
@@ -35,6 +37,11 @@ class SettingFigures:
     def diverged(self) -> bool:
         """Whether a loss of it stopped being a finite number."""
         return self.status == "diverged"
+
+    @property
+    def failed(self) -> bool:
+        """Whether it failed: for want of memory, or because its node was lost too often."""
+        return self.status == "failed"
 
     @property
     def weight_decay(self) -> float:
@@ -86,13 +93,13 @@ class StudyResults:
 
 def read_settings(folder: StudyFolder, phase: Phase) -> list[SettingFigures]:
     """All settings of a phase, by setting, each with the replicates of all its trials."""
-    groups: dict[object, list[tuple[TrialRecord, Path]]] = {}
-    for record, path in folder.ended_trials(phase):
+    groups: dict[tuple[tuple[str, bool, Value], ...], list[tuple[TrialRecord, Place]]] = {}
+    for record, path in (*folder.ended_trials(phase), *folder.failed_trials(phase)):
         groups.setdefault(order_of(record.setting), []).append((record, path))
-    return [_join(group) for group in groups.values()]
+    return [_join(groups[setting]) for setting in sorted(groups)]
 
 
-def _join(group: Sequence[tuple[TrialRecord, Path]]) -> SettingFigures:
+def _join(group: Sequence[tuple[TrialRecord, Place]]) -> SettingFigures:
     """One setting from its trials; a replicate that two of them trained counts once."""
     replicates: list[int] = []
     figures: dict[str, list[Array]] = {}
@@ -110,7 +117,7 @@ def _join(group: Sequence[tuple[TrialRecord, Path]]) -> SettingFigures:
             curves.setdefault(name, []).append(values.numpy()[:, new])
     return SettingFigures(
         setting=group[0][0].setting,
-        status=next((record.status for record, _ in group if record.status != "finished"), "finished"),
+        status=next((bad for bad in UNUSABLE if bad in {record.status for record, _ in group}), "finished"),
         replicates=tuple(replicates),
         figures={name: np.concatenate(parts) for name, parts in figures.items()},
         curves={name: np.concatenate(parts, axis=1) for name, parts in curves.items()},
@@ -153,8 +160,8 @@ def _paired(ind: SettingFigures, ens: SettingFigures) -> tuple[dict[str, Array],
     common = sorted(set(ind.replicates) & set(ens.replicates))
     if not common:
         raise UserError(
-            "The retrained ensembles diverged at one of the two optima, so there is no gap; try a lower --lr with "
-            "another --out."
+            "The retrained ensembles diverged or failed at one of the two optima, so there is no gap; --resume "
+            "tries failed ones again, and a lower --lr with another --out may not diverge."
         )
 
     def at(side: SettingFigures) -> dict[str, Array]:

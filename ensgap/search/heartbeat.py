@@ -1,15 +1,16 @@
 """The driver's sign of life for `python -m ensgap.status`: what it runs, how much of it, and when it last did."""
 
+import contextlib
 import os
 import platform
 import time
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from ray import tune
 
 from ensgap.folder import write_json
+from ensgap.storage import Place
 
 SECONDS = 5.0
 
@@ -17,7 +18,7 @@ SECONDS = 5.0
 class Heartbeat(tune.Callback):
     """Writes progress.json into the study's folder while Tune runs, and says there how it ended."""
 
-    def __init__(self, folder: Path, phase: str, trials: int, at_once: int) -> None:
+    def __init__(self, folder: Place, phase: str, trials: int, at_once: int) -> None:
         self.file = folder / "progress.json"
         self.content = {
             "phase": phase,
@@ -41,7 +42,8 @@ class Heartbeat(tune.Callback):
     def beat(self, state: str) -> None:
         """Write the file."""
         self.last = time.time()
-        write_json(self.file, self.content | {"state": state, "time": self.last})
+        with contextlib.suppress(OSError):  # whoever has something to keep will notice
+            write_json(self.file, self.content | {"state": state, "time": self.last})
 
     def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
         """Tune calls this in every round of its loop."""

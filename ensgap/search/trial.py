@@ -1,7 +1,9 @@
 """The Tune trial: a thin Trainable around TrialRun, in an actor that is used again for the next trial."""
 
+import math
+import socket
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -9,15 +11,18 @@ from typing import Any
 import torch
 from ray import tune
 
-from ensgap.folder import StudyFolder
+from ensgap.folder import CheckpointWarning, StudyFolder
 from ensgap.points import Points
 from ensgap.search.gauges import Gauges
+from ensgap.search.nodes import difference
 from ensgap.search.rivals import Rivals
 from ensgap.search.run import OBJECTIVES, TrialRun, objectives
 from ensgap.search.stopping_run import StoppingRun
 from ensgap.spec import TrialSpec
 from ensgap.stack import Kernels
+from ensgap.storage import describe_trouble, is_lasting
 from ensgap.tasks import Task
+from ensgap.versions import versions
 
 REPORTS = 10
 """How many times a trial reports while it trains."""
@@ -30,6 +35,8 @@ class Machine:
     threads: int
     gpu: bool
     kernels: Kernels
+    checkpoint_every: int | None
+    versions: Mapping[str, str]  # of the driver
 
 
 class Trial(tune.Trainable):
@@ -51,6 +58,7 @@ class Trial(tune.Trainable):
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
         torch.set_num_threads(machine.threads)
         self.machine = machine
+        _check_node(folder, machine)
         self.base, self.task, self.pool, self.test, self.folder = base, task, pool, test, folder
         self.rivals = Rivals(folder) if prune else None
         self.gauges = Gauges(folder.path.name, task.name, base.phase)
@@ -66,21 +74,43 @@ class Trial(tune.Trainable):
         """How Ray's dashboard and process lists call this worker, for all the trials it runs."""
         return f"{self.folder.path.name}/{self.base.phase}"
 
-    def _reports(self, spec: TrialSpec) -> Iterator[dict[str, float]]:
+    def _reports(self, spec: TrialSpec) -> Iterator[dict[str, Any]]:
         record = self.folder.find(spec)
         if record is None:
-            device = torch.device("cuda" if self.machine.gpu else "cpu")
-            kind = TrialRun if spec.stopping is None else StoppingRun
-            run = kind(spec, self.task, self.pool, self.test, self.folder, device, self.machine.kernels)
-            if self.rivals is not None:
-                run.prune = partial(self.rivals.beat, spec, spec.training.epochs)
-            yield from run.reports(every=max(1, spec.training.epochs // REPORTS))
+            try:
+                yield from self._train(spec)
+            except OSError as error:
+                if not is_lasting(error):
+                    raise
+                # NaN, which Optuna leaves alone, so that a resumed study suggests the setting again.
+                nothing = dict.fromkeys(OBJECTIVES, math.nan) | {
+                    "epoch": 0,
+                    "diverged": False,
+                    "pruned": False,
+                    "done": True,
+                }
+                yield nothing | {"trouble": describe_trouble(self.folder.path, error)}
         else:
             figures = dict(zip(OBJECTIVES, objectives(record), strict=True)) | record.validation
             ended = {"diverged": record.status == "diverged", "pruned": record.status == "pruned", "done": True}
             yield figures | {"epoch": record.epochs} | ended
 
-    def step(self) -> dict[str, float]:
+    def _train(self, spec: TrialSpec) -> Iterator[dict[str, Any]]:
+        """Train it from the start or from its checkpoint; a warning of that goes with the first report."""
+        machine, device = self.machine, torch.device("cuda" if self.machine.gpu else "cpu")
+        kind = TrialRun if spec.stopping is None else StoppingRun
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", CheckpointWarning)
+            how = (device, machine.kernels, machine.checkpoint_every)
+            run = kind(spec, self.task, self.pool, self.test, self.folder, *how)
+        if self.rivals is not None:
+            run.prune = partial(self.rivals.beat, spec, spec.training.epochs)
+        notes = [str(item.message) for item in caught if item.category is CheckpointWarning]
+        for report in run.reports(every=max(1, spec.training.epochs // REPORTS)):
+            yield report | ({"note": " ".join(notes)} if notes else {})
+            notes = []
+
+    def step(self) -> dict[str, Any]:
         """Train on to the next report."""
         report = next(self.running)
         self.gauges.show(self.name, report)
@@ -91,3 +121,12 @@ class Trial(tune.Trainable):
 
     def load_checkpoint(self, checkpoint: dict[str, Any] | None) -> None:
         """Nothing, likewise."""
+
+
+def _check_node(folder: StudyFolder, machine: Machine) -> None:
+    """Refuse to train on a node that joined later and has other versions, or does not see the study's folder."""
+    other = difference(versions(), machine.versions)
+    if other is None and not folder.exists():
+        other = f"no study.json at {folder.path}, which all nodes must see"
+    if other:
+        raise RuntimeError(f"The node {socket.gethostname()} has {other}.")
