@@ -13,29 +13,32 @@ from ensgap.report.report import Report
 from ensgap.report.style import save
 from ensgap.report.tables import escape_markdown
 from ensgap.report.temperature import temperature_report
+from ensgap.report.tune import tune_report
 from ensgap.report.weight_decay import weight_decay_report
 
 STUDIES = {
     "weight_decay": weight_decay_report,
+    "tune": tune_report,
     "temperature": temperature_report,
     "early_stopping": early_stopping_report,
     "batch_ensemble": batch_ensemble_report,
 }
 
 
-def write_report(folder: StudyFolder) -> Report:
-    """Compute everything from the saved predictions and write it."""
+def write_report(folder: StudyFolder, where: Path | None = None) -> Report:
+    """Compute everything from the saved predictions and write it, into the study's folder or elsewhere."""
+    out = where or folder.path
     report = STUDIES[folder.read_study()["config"]["study"]](folder)
     for table in (*report.tables, *report.appendix):
-        _write(folder.path / "tables" / f"{table.name}.csv", table.csv())
-        _write(folder.path / "tables" / f"{table.name}.tex", table.latex())
+        _write(out / "tables" / f"{table.name}.csv", table.csv())
+        _write(out / "tables" / f"{table.name}.tex", table.latex())
     for name, text in report.files.items():
-        _write(folder.path / name, text)
+        _write(out / name, text)
     for figure in report.figures:
-        save(figure.figure, folder.path / "figures", figure.name)
-    write_json(folder.path / "summary.json", report.summary)
-    _write(folder.path / "report.md", _markdown(report))
-    _write(folder.path / "report.html", _html(report, folder.path / "figures"))
+        save(figure.figure, out / "figures", figure.name)
+    write_json(out / "summary.json", report.summary)
+    _write(out / "report.md", _markdown(report))
+    _write(out / "report.html", _html(report, out / "figures"))
     return report
 
 

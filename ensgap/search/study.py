@@ -50,15 +50,16 @@ def run_study(
     config: StudyConfig,
     check: Callable[[Points], dict[str, Any]],
     train: Callable[[Runner, TaskData], None],
+    command: str | None = None,
 ) -> tuple[Report, StudyFolder]:
     """Check what the pool allows before anything is written or started, train what is missing, and write the report.
 
-    What `check` returns is recorded in study.json.
+    What `check` returns is recorded in study.json, and so is the command: the one that was typed, if none is given.
     """
     with LocalRay(config.cpus_per_trial, config.gpus_per_trial, config.concurrency) as ray:
         data = share_of(plan.task.load(config.data_dir), plan)
         more = check(data.pool)
-        folder = _open_folder(plan, data, config.resume, more)
+        folder = _open_folder(plan, data, config.resume, {"command": command or command_line()} | more)
         study = folder.read_study()
         started, spent = time.perf_counter(), float(study["seconds"])
         try:
@@ -85,8 +86,8 @@ def _open_folder(plan: Plan, data: TaskData, resume: bool, more: dict[str, Any])
     """The study's folder, new or to be continued; a study that is there already is never overwritten."""
     study = {
         "config": plan.to_json(),
-        "data": {"pool": len(data.pool), "test": len(data.test), "notes": list(data.notes)},
-        "command": command_line(),
+        "data": {"pool": len(data.pool), "test": len(data.test), "notes": list(data.notes)}
+        | ({"fingerprint": data.fingerprint} if data.fingerprint else {}),
         "versions": versions(),
         "seconds": 0.0,
     } | more
