@@ -1,11 +1,11 @@
-"""The ensemble to take home: trained on all data, calibrated, saved in one file without pickle."""
+"""The ensemble to take home: calibrated probabilities, uncertainty, and one file without pickle."""
 
 import inspect
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,21 +13,11 @@ from torch import Tensor, nn
 
 from ensgap import __version__, calibrate
 from ensgap.errors import UserError
-from ensgap.folder import StudyFolder
 from ensgap.hyperparameters import Setting, in_words, network_arguments
 from ensgap.metrics import ensemble_log_probs
-from ensgap.points import TensorPoints
 from ensgap.predictions import Predictions
-from ensgap.results.optima import StudyResults, search_predictions
-from ensgap.search.run import TrialRun
-from ensgap.spec import FIRST_FINAL_REPLICATE, TrialSpec
-from ensgap.tasks import Task, TaskData
 from ensgap.tasks.checks import inputs_of
-from ensgap.tasks.own import OwnTask
-from ensgap.tasks.task import no_preparation
 
-Calibration = Literal["joint", "individual", "pooled"]
-CALIBRATIONS = ("joint", "individual", "pooled")
 BATCH = 1024
 
 
@@ -58,8 +48,8 @@ class Ensemble:
 
     def __repr__(self) -> str:
         return (
-            f"Ensemble of {len(self.members)} members, {len(self.classes)} classes, {in_words(self.setting)}, temperature "
-            f"{self.temperature:.3g} ({self.scaling})"
+            f"Ensemble of {len(self.members)} members, {len(self.classes)} classes, {in_words(self.setting)}, "
+            f"temperature {self.temperature:.3g} ({self.scaling})"
         )
 
     def predict_proba(self, x: Any) -> Any:
@@ -68,10 +58,11 @@ class Ensemble:
 
     def predict(self, x: Any) -> np.ndarray:
         """The most likely label of every point."""
-        return np.array(self.classes)[self._log_probs(x)[1].argmax(-1).numpy()]
+        labels: np.ndarray = np.array(self.classes)[self._log_probs(x)[1].argmax(-1).numpy()]
+        return labels
 
     def uncertainty(self, x: Any) -> Uncertainty:
-        """How uncertain, and why. (A pooled temperature belongs to no member, and is left out of it.)"""
+        """How uncertain, and why; a pooled temperature belongs to no member, and is left out of it."""
         members, ensemble = self._log_probs(x)
         if self.scaling == "pooled":
             ensemble = ensemble_log_probs(members.unsqueeze(0))[0]
@@ -167,74 +158,6 @@ def load(path: str | Path, network: Callable[..., nn.Module]) -> Ensemble:
         input_dtype=getattr(torch, described["input_dtype"]),
         about=described["about"],
     )
-
-
-def fit(
-    results: StudyResults,
-    folder: StudyFolder,
-    task: Task,
-    which: Literal["ens", "ind"],
-    how: Calibration | None,
-    data: Literal["all", "pool"],
-) -> Ensemble:
-    """See TuneResult.fit."""
-    if which not in ("ens", "ind") or data not in ("all", "pool"):
-        raise UserError(f"which is 'ens' or 'ind' and data is 'all' or 'pool', however: {which!r} and {data!r}.")
-    if how is not None and how not in CALIBRATIONS:
-        raise UserError(f"calibrate is one of {', '.join(CALIBRATIONS)}, or None, however: {how!r}.")
-    setting = (results.h_ens if which == "ens" else results.h_ind).setting
-    points = _points(task, task.load(None), data)
-    temperature = 1.0
-    if how is not None:  # members to come are not those of the search, so that they share one temperature
-        fitted = calibrate.fit(search_predictions(folder, setting), how, prior=calibrate.PRIOR)
-        temperature = float(fitted.values.log().mean().exp())
-    trained = search_predictions(folder, setting).identity
-    return Ensemble(
-        members=_train(results, folder, task, setting, points),
-        classes=task.class_names if isinstance(task, OwnTask) else tuple(range(task.classes)),
-        setting=setting,
-        scaling=how or "none",
-        temperature=temperature,
-        input_shape=tuple(points.inputs.shape[1:]),
-        input_dtype=points.inputs.dtype,
-        about={
-            "task": task.name,
-            "best_for": {"ens": "the ensemble", "ind": "the average member"}[which],
-            "trained_on": len(points),
-            "train": trained["train"],
-            "seed": trained["seed"],
-            "gap_nll": results.gap["nll"].mean,
-            "versions": results.study["versions"],
-        },
-    )
-
-
-def _points(task: Task, data: TaskData, which: str) -> TensorPoints:
-    pool, test = data.pool, data.test
-    if task.prepare is not no_preparation or not isinstance(pool, TensorPoints) or not isinstance(test, TensorPoints):
-        raise UserError(f"fit is for tasks of your own and for digits; {task.name} prepares its inputs in its own way.")
-    if pool.labels.is_floating_point():
-        raise UserError("fit is for classes so far, and this task is a regression.")
-    if which == "pool":
-        return pool
-    return TensorPoints(torch.cat([pool.inputs, test.inputs]), torch.cat([pool.labels, test.labels]))
-
-
-def _train(
-    results: StudyResults, folder: StudyFolder, task: Task, setting: Setting, points: TensorPoints
-) -> list[nn.Module]:
-    """Members on these points, from seeds that neither search nor test has used."""
-    spec = replace(TrialSpec.of(search_predictions(folder, setting).identity), phase="test", holdout=None)
-    spec = replace(spec, replicates=(FIRST_FINAL_REPLICATE,))
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    run = TrialRun(spec, task, points, None, folder, device)
-    for epoch in run.training.epochs():
-        if epoch.diverged:
-            raise UserError(f"Training on all data diverged at {in_words(setting)}; fit the other optimum, or tune again.")
-    networks = [run.task.member(None) for _ in range(spec.members)]
-    for m, network in enumerate(networks):
-        network.load_state_dict(run.training.stack.member_state(m))
-    return [network.to(device).eval().requires_grad_(False) for network in networks]
 
 
 def _entropy(log_probs: Tensor) -> Tensor:  # [..., points, classes] -> [..., points]

@@ -16,11 +16,12 @@ from ensgap.results.optima import SettingFigures, StudyResults
 from ensgap.tasks import Task
 
 if TYPE_CHECKING:
-    from ensgap.ensemble import Calibration, Ensemble
+    from ensgap.ensemble import Ensemble
+    from ensgap.fit import Calibration
 
 
 class Gap(dict[str, Estimate]):
-    """The optimality gap in every metric: `gap.nll`, `gap.error`, …"""
+    """The optimality gap in every metric: `gap.nll`, `gap.error` and so on."""
 
     def __getattr__(self, metric: str) -> Estimate:
         if metric not in self:
@@ -81,7 +82,7 @@ class TuneResult:
         the test data out. The temperature is fitted on what the search's ensembles of this setting predicted at the
         points they held out, for there is no holdout left.
         """
-        from ensgap.ensemble import fit
+        from ensgap.fit import fit
 
         return fit(self.results, self.folder, self.task, which, calibrate, data)
 

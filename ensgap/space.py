@@ -61,7 +61,7 @@ class Choice:
         chosen: Value = trial.suggest_categorical(name, list(self.options))
         return chosen
 
-    def grid(self, count: int) -> list[Value]:  # noqa: ARG002
+    def grid(self, count: int) -> list[Value]:
         """All of them."""
         return list(self.options)
 
@@ -89,11 +89,11 @@ def integer(low: int, high: int) -> Range:
 
 def choice(*options: Value) -> Choice:
     """One of these values."""
-    if len(set(options)) < 2:
-        raise UserError(f"A choice needs at least two different options, however: {list(options)}.")
     wrong = [option for option in options if not isinstance(option, bool | int | float | str)]
     if wrong:
         raise UserError(f"A choice is between numbers, words, True and False, however: {wrong[0]!r}.")
+    if len(set(options)) < 2:
+        raise UserError(f"A choice needs at least two different options, however: {list(options)}.")
     return Choice(options)
 
 
@@ -103,13 +103,14 @@ def check(space: Any) -> None:
         return
     if not isinstance(space, Mapping) or not space:
         raise UserError(
-            'A space is a dictionary such as {"weight_decay": ensgap.log(1e-6, 1e-1)}, or a function of an Optuna trial, '
-            f"however: {space!r}."
+            'A space is a dictionary such as {"weight_decay": ensgap.log(1e-6, 1e-1)}, or a function of an Optuna '
+            f"trial, however: {space!r}."
         )
     for name, domain in space.items():
         if not isinstance(domain, Range | Choice | bool | int | float | str):
             raise UserError(
-                f"The space of {name} must be ensgap.log, uniform, integer or choice, or one value, however: {domain!r}."
+                f"The space of {name} must be ensgap.log, uniform, integer or choice, or one value, however: "
+                f"{domain!r}."
             )
     if not any(isinstance(domain, Range | Choice) for domain in space.values()):
         raise UserError("The space has only fixed values; give one of them a range, such as ensgap.log(1e-6, 1e-1).")

@@ -53,7 +53,11 @@ class TrialSpec:
     def of(cls, identity: Mapping[str, Any]) -> "TrialSpec":
         """A search or test trial of that identity."""
         holdout = None if identity["holdout"] is None else Holdout(**identity["holdout"])
-        own = {"train": TrainConfig(**identity["train"]), "holdout": holdout, "replicates": tuple(identity["replicates"])}
+        own = {
+            "train": TrainConfig(**identity["train"]),
+            "holdout": holdout,
+            "replicates": tuple(identity["replicates"]),
+        }
         return cls(**{**identity, **own})
 
     @property

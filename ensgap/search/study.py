@@ -1,12 +1,15 @@
 """What all studies do: find the task, open the folder, train what is missing with Ray, write the report."""
 
 import json
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import ray.cloudpickle
 import torch
 
 from ensgap.cli import command_line
@@ -22,6 +25,7 @@ from ensgap.search.session import LocalRay
 from ensgap.search.tuner import Runner
 from ensgap.seeds import POOL, derive_seed
 from ensgap.tasks import TASKS, Task, TaskData, get_task
+from ensgap.tasks.file import load_task_file, module_name
 from ensgap.versions import versions
 
 
@@ -37,7 +41,11 @@ def only_asked(config: StudyConfig, plan: Callable[[Task], Plan]) -> bool:
 
 def chosen_task(config: StudyConfig) -> Task:
     """The task that a configuration names, with the hidden layers it asks for."""
-    task = get_task(config.task)
+    if config.task.endswith(".py"):
+        task = load_task_file(Path(config.task))
+        ray.cloudpickle.register_pickle_by_value(sys.modules[module_name(Path(config.task))])  # workers lack the file
+    else:
+        task = get_task(config.task)
     if config.hidden_layers is None:
         return task
     if task.with_layers is None:

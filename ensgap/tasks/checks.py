@@ -19,7 +19,9 @@ def inputs_of(x: Any, what: str = "x") -> Tensor:  # -> [points, …]
     else:
         array = np.asarray(x)
         if array.dtype.kind not in "biuf":
-            raise UserError(f"{what} must hold numbers, however its type is {array.dtype}; encode words and dates first.")
+            raise UserError(
+                f"{what} must hold numbers, however its type is {array.dtype}; encode words and dates first."
+            )
         found = torch.from_numpy(np.ascontiguousarray(array))
     if found.ndim < 2 or 0 in found.shape:
         raise UserError(
@@ -33,8 +35,8 @@ def inputs_of(x: Any, what: str = "x") -> Tensor:  # -> [points, …]
         if bool(bad.any()):
             first = int(bad.nonzero()[0, 0])
             raise UserError(
-                f"{what} has NaN or infinite values in {int(bad.sum())} of {len(found)} rows, the first in row {first}; "
-                "fill them in or leave these rows out."
+                f"{what} has NaN or infinite values in {int(bad.sum())} of {len(found)} rows, the first in row "
+                f"{first}; fill them in or leave these rows out."
             )
     return found.contiguous()
 

@@ -136,7 +136,9 @@ def from_arrays(
     return _task(name, pool, tested, network, known, **defaults)
 
 
-def from_datasets(name: str, train: Any, test: Any, network: Factory, classes: Any = None, loss: Any = None, **defaults: Any) -> OwnTask:
+def from_datasets(
+    name: str, train: Any, test: Any, network: Factory, classes: Any = None, loss: Any = None, **defaults: Any
+) -> OwnTask:
     """See Task.from_datasets."""
     x, y = _materialized(train, "training")
     return from_arrays(name, x, y, network, _materialized(test, "test"), classes, loss, **defaults)
@@ -145,17 +147,22 @@ def from_datasets(name: str, train: Any, test: Any, network: Factory, classes: A
 def _materialized(dataset: Any, which: str) -> tuple[Tensor, np.ndarray]:
     """All items of a map-style data set, read once."""
     if not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")):
-        raise UserError(f"The {which} data must be a map-style Dataset, one with a length and items, however: {dataset!r}.")
-    rows, labels = [], []
+        raise UserError(
+            f"The {which} data must be a map-style Dataset, one with a length and items, however: {dataset!r}."
+        )
+    rows: list[Tensor] = []
+    labels = []
     for i in range(len(dataset)):
         item = dataset[i]
         if not (isinstance(item, tuple | list) and len(item) == 2):
-            raise UserError(f"Items of the {which} data must be pairs (input, label), however item {i} is a {type(item).__name__}.")
+            raise UserError(
+                f"Items of the {which} data must be pairs (input, label), however item {i} is a {type(item).__name__}."
+            )
         x, label = item
         if not isinstance(x, Tensor | np.ndarray):
             raise UserError(
-                f"Inputs of the {which} data must be tensors, however that of item {i} is a {type(x).__name__}; give the "
-                "data set a transform that makes them, such as torchvision's ToTensor()."
+                f"Inputs of the {which} data must be tensors, however that of item {i} is a {type(x).__name__}; give "
+                "the data set a transform that makes them, such as torchvision's ToTensor()."
             )
         row = torch.as_tensor(x)
         if rows and row.shape != rows[0].shape:
@@ -214,7 +221,9 @@ def _task(
     title: str | None = None,
 ) -> OwnTask:
     if not re.fullmatch(r"\w[\w.-]*", str(name)):
-        raise UserError(f"A task's name is letters, digits, dots and dashes, for folders are named by it, however: {name!r}.")
+        raise UserError(
+            f"A task's name is letters, digits, dots and dashes, for folders are named by it, however: {name!r}."
+        )
     if isinstance(network, nn.Module) or not callable(network):
         raise UserError(
             "network must be a function that makes a new network at every call, such as lambda: MyNet(), however: "

@@ -129,8 +129,8 @@ class Task:
         unknown = network_arguments(setting)
         if unknown:
             raise UserError(
-                f"The hyperparameter {min(unknown)} is not one of training ({', '.join((*PER_MEMBER, *PER_STACK))}), and "
-                f"the network of {self.name} takes none."
+                f"The hyperparameter {min(unknown)} is not one of training ({', '.join((*PER_MEMBER, *PER_STACK))}), "
+                f"and the network of {self.name} takes none."
             )
         return self
 
