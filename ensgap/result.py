@@ -66,9 +66,8 @@ class TuneResult:
 
     def report(self, path: str | Path | None = None) -> Path:
         """Write the report (tables, figures, page) there, or where the study is; where its page is."""
-        where = self.folder.path if path is None else Path(path)
-        write_report(self.folder, where)
-        return where / "report.html"
+        write_report(self.folder, None if path is None else Path(path))
+        return (self.folder.report if path is None else Path(path)) / "report.html"
 
     def fit(
         self,

@@ -91,6 +91,7 @@ def _summary(results: StudyResults) -> dict[str, Any]:
         "search": config["search"],
         "settings_tried": len(results.trials),
         "diverged": [dict(trial.setting) for trial in results.trials if trial.diverged],
+        "failed": [dict(trial.setting) for trial in results.trials if trial.failed],
         "h_ind": dict(results.h_ind.setting),
         "h_ens": dict(results.h_ens.setting),
         "selection": {
@@ -119,9 +120,17 @@ def _notes(results: StudyResults) -> list[str]:
     diverged = [number(trial.weight_decay) for trial in results.trials if trial.diverged]
     if diverged:
         notes.append(f"Diverged, and so never selected: weight decay {', '.join(diverged)}.")
-    lost = [name for name, tested in results.test.items() if tested.diverged]
+    failed = [number(trial.weight_decay) for trial in results.trials if trial.failed]
+    if failed:
+        notes.append(
+            f"Failed (out of memory, or their workers died), and so never selected: weight decay {', '.join(failed)}; "
+            "--resume tries them again."
+        )
+    lost = [name for name, tested in results.test.items() if not tested.usable]
     if lost:
-        notes.append("Some retrained ensembles diverged; the gap is over the replicates that both optima have.")
+        notes.append(
+            "Some retrained ensembles diverged or failed; the gap is over the replicates that both optima have."
+        )
     asked = int(str(results.config["test_replicates"]))
     if results.pairs < asked and not lost:
         notes.append(f"Unfinished: {results.pairs} of {asked} test replicates are there; continue with --resume.")

@@ -55,9 +55,8 @@ def ask_optuna(
     points inside it.
     """
     records = [record for record, _ in runner.folder.ended_trials("search")]
-    folder = runner.folder.path
-    storage = open_storage(plan.optuna_storage or folder / "optuna.journal")
-    name = study_name(folder, f"{plan.study}-{plan.task.name}", plan.optuna_storage)
+    storage = open_storage(plan.optuna_storage or runner.folder.local / "optuna.journal")
+    name = study_name(runner.folder.path, f"{plan.study}-{plan.task.name}", plan.optuna_storage)
     ended = [(record.setting, objectives(record)) for record in records]
     searcher = two_objective_search(storage, name, space, plan.seed, ended, first, at_random)
     fixed = [setting for setting in outside if all(setting != record.setting for record in records)]
@@ -67,7 +66,7 @@ def ask_optuna(
 
 def require_samples(plan: SearchPlan, runner: Runner) -> None:
     """Stop here unless as many settings as asked for have been tried."""
-    found = len(list(runner.folder.ended_trials("search")))
+    found = len([*runner.folder.ended_trials("search"), *runner.folder.failed_trials("search")])
     if found < plan.num_samples:
         raise UserError(f"{plan.num_samples - found} of {plan.num_samples} trials failed; {runner.where_errors_are}.")
 

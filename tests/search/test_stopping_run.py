@@ -71,7 +71,7 @@ def test_a_rule_keeps_what_the_stack_predicted_at_its_best_epoch(stopping: Trial
 def test_kept_weights_give_the_kept_predictions(stopping: TrialSpec, tmp_path: Path) -> None:
     folder = StudyFolder(tmp_path)
     list(StoppingRun(stopping, TASK, DATA.pool, DATA.test, folder).reports(every=1))
-    weights = torch.load(folder.trial_path(stopping) / "weights-individual.pt", weights_only=True)
+    weights = torch.load(tmp_path / "trials" / stopping.key / "weights-individual.pt", weights_only=True)
     network = TASK.member(None)
     network.load_state_dict(weights["1/2"], strict=False)
     inputs = DATA.test.gather(torch.arange(50).unsqueeze(0))[0]
@@ -83,7 +83,7 @@ def test_kept_weights_give_the_kept_predictions(stopping: TrialSpec, tmp_path: P
 def test_an_interrupted_trial_continues_bit_for_bit(stopping: TrialSpec, tmp_path: Path) -> None:
     straight, broken = StudyFolder(tmp_path / "a"), StudyFolder(tmp_path / "b")
     list(StoppingRun(stopping, TASK, DATA.pool, DATA.test, straight).reports(every=1))
-    first = StoppingRun(stopping, TASK, DATA.pool, DATA.test, broken, checkpoint_seconds=0).reports(every=1)
+    first = StoppingRun(stopping, TASK, DATA.pool, DATA.test, broken, checkpoint_every=1).reports(every=1)
     for _ in range(5):
         next(first)
     list(StoppingRun(stopping, TASK, DATA.pool, DATA.test, broken).reports(every=1))

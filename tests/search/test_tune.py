@@ -96,14 +96,14 @@ def test_both_optima_are_whole_configurations_and_the_gap_has_its_uncertainty(re
 def test_the_same_call_again_returns_at_once_and_other_data_is_refused(
     result: TuneResult, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    again = ensgap.tune(make_task(), space, out=result.folder.path, **SMALL)
+    again = ensgap.tune(make_task(), space, out=result.folder.report, **SMALL)
     assert again.h_ens == result.h_ens
     assert again.gap.nll == result.gap.nll
     assert "Ray on" not in capfd.readouterr().out
     with pytest.raises(UserError, match="The data is not what the study"):
-        ensgap.tune(make_task(X + 1), space, out=result.folder.path, **SMALL)
+        ensgap.tune(make_task(X + 1), space, out=result.folder.report, **SMALL)
     with pytest.raises(UserError, match="epochs 3, not 4"):
-        ensgap.tune(make_task(), space, out=result.folder.path, **(SMALL | {"epochs": 4}))
+        ensgap.tune(make_task(), space, out=result.folder.report, **(SMALL | {"epochs": 4}))
 
 
 @pytest.mark.slow
