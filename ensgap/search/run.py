@@ -64,6 +64,7 @@ class TrialRun:
     def begin(self) -> None:
         """Be at the start of the training."""
         spec = self.spec
+        self.task = self.task.at(spec.setting)
         self.curves: dict[str, list[Any]] = {}  # "epoch", and by objective a row of replicates for each
         self.noted = 0.0
         if spec.holdout is None:
@@ -93,7 +94,7 @@ class TrialRun:
             who = (spec.seed, spec.replicates, spec.members, spec.fast_weights)
             return self.task.batch_ensemble_stack(*who, optimizer, self.device, spec.precision, self.kernels)
         generators = member_generators(spec.seed, spec.replicates, spec.members, INIT)
-        return self.task.stack(generators, optimizer, self.device, self.kernels, spec.precision)
+        return self.task.stack(generators, optimizer, self.device, self.kernels, spec.precision, self.pool)
 
     def reports(self, every: int) -> Iterator[dict[str, float]]:
         """Train to the end, yielding the figures of every so many epochs; the last item has `done`, and what it
