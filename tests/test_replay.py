@@ -67,4 +67,4 @@ def test_a_folder_without_curves_is_named(tmp_path: Path, capsys: pytest.Capture
     with pytest.raises(SystemExit) as stopped:
         main([str(tmp_path)])
     assert stopped.value.code == 2
-    assert "no study" in capsys.readouterr().err or "No trial" in capsys.readouterr().err
+    assert "has a validation curve" in capsys.readouterr().err
