@@ -67,7 +67,7 @@ def measure(trials: int, epochs: int, out: Path) -> Cost:
     pool = task.load(None).pool.subset(torch.arange(40))
     spec = TrialSpec("digits", "search", {"weight_decay": 0.0}, 2, (0,), 0, TrainConfig(epochs=epochs), Holdout(2, 0.5))
     folder = StudyFolder(out)
-    out.mkdir(parents=True, exist_ok=True)
+    folder.write_study({"config": {"study": "scale"}})  # which workers look for
     clock = _Clock()
     searcher = two_objective_search(open_storage(out / "optuna.journal"), "scale", _space, 0, [])
     for name in ("suggest", "on_trial_complete"):

@@ -61,6 +61,7 @@ class Watcher(threading.Thread):
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
     folder = StudyFolder(tmp_path_factory.mktemp("runs") / "mine")
+    folder.write_study({"config": {"study": "mine"}})  # which workers look for
     base = TrialSpec("digits", "search", {}, 4, (0, 1), 0, TrainConfig(epochs=40), None)
     specs = [replace(base, setting={"weight_decay": value}, holdout=Holdout(4, 0.3)) for value in VALUES]
     with pytest.MonkeyPatch.context() as patch, LocalRay() as session:
