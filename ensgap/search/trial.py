@@ -42,6 +42,8 @@ class Machine:
 class Trial(tune.Trainable):
     """Trains one setting's stack; a trial that is already in the study's folder reports what it found."""
 
+    worker = "ensgap"  # its name, before it knows its study
+
     def setup(
         self,
         config: dict[str, Any],
@@ -57,7 +59,7 @@ class Trial(tune.Trainable):
         assert base is not None and task is not None and pool is not None and folder is not None and machine is not None
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
         torch.set_num_threads(machine.threads)
-        self.machine = machine
+        self.machine, self.worker = machine, f"{folder.path.name}/{base.phase}"
         _check_node(folder, machine)
         self.base, self.task, self.pool, self.test, self.folder = base, task, pool, test, folder
         self.rivals = Rivals(folder) if prune else None
@@ -72,7 +74,7 @@ class Trial(tune.Trainable):
 
     def __repr__(self) -> str:
         """How Ray's dashboard and process lists call this worker, for all the trials it runs."""
-        return f"{self.folder.path.name}/{self.base.phase}"
+        return self.worker
 
     def _reports(self, spec: TrialSpec) -> Iterator[dict[str, Any]]:
         record = self.folder.find(spec)
