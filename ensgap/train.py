@@ -83,11 +83,12 @@ class Training:
             started = time.perf_counter()
             self.stack.set_lr_factor(lr_factor(self.config.schedule, self.epoch, self.config.epochs))
             order = self._draw_order()
+            labels = labels_at(self.points, order)
             total = torch.zeros(len(order), device=self.points.labels.device)
             for start, end in batch_bounds(order.shape[1], self.config.batch_size):
                 index = order[:, start:end]
                 inputs = self.prepare(self.points.gather(index), self.generators)
-                total += self.stack.step(inputs, labels_at(self.points, index), self.config.batch_size)
+                total += self.stack.step(inputs, labels[:, start:end], self.config.batch_size)
             self.epoch += 1
             yield Epoch(self.epoch, (total / order.shape[1]).cpu(), time.perf_counter() - started)
 

@@ -47,11 +47,12 @@ def headline(results: StudyResults) -> str:
         )
     return (
         f"On {task}, weight decay {number(ind)} is best for the average member and {number(ens)} for the ensemble of "
-        f"{members}. {_cost_of_the_wrong_one(results.gap['nll'], results)} {stability(results)}"
+        f"{members}. {cost_of_the_wrong_one(results.gap['nll'], results)} {stability(results)}"
     )
 
 
-def _cost_of_the_wrong_one(gap: Estimate, results: StudyResults) -> str:
+def cost_of_the_wrong_one(gap: Estimate, results: StudyResults) -> str:
+    """The gap in a sentence."""
     if math.isnan(gap.sem):
         return f"The optimality gap is {gap.mean:+.4f} test NLL on one replicate, which is no basis for a verdict."
     interval = (
@@ -90,6 +91,7 @@ def _summary(results: StudyResults) -> dict[str, Any]:
         "search": config["search"],
         "settings_tried": len(results.trials),
         "diverged": [dict(trial.setting) for trial in results.trials if trial.diverged],
+        "failed": [dict(trial.setting) for trial in results.trials if trial.failed],
         "h_ind": dict(results.h_ind.setting),
         "h_ens": dict(results.h_ens.setting),
         "selection": {
@@ -118,9 +120,17 @@ def _notes(results: StudyResults) -> list[str]:
     diverged = [number(trial.weight_decay) for trial in results.trials if trial.diverged]
     if diverged:
         notes.append(f"Diverged, and so never selected: weight decay {', '.join(diverged)}.")
-    lost = [name for name, tested in results.test.items() if tested.diverged]
+    failed = [number(trial.weight_decay) for trial in results.trials if trial.failed]
+    if failed:
+        notes.append(
+            f"Failed (out of memory, or their workers died), and so never selected: weight decay {', '.join(failed)}; "
+            "--resume tries them again."
+        )
+    lost = [name for name, tested in results.test.items() if not tested.usable]
     if lost:
-        notes.append("Some retrained ensembles diverged; the gap is over the replicates that both optima have.")
+        notes.append(
+            "Some retrained ensembles diverged or failed; the gap is over the replicates that both optima have."
+        )
     asked = int(str(results.config["test_replicates"]))
     if results.pairs < asked and not lost:
         notes.append(f"Unfinished: {results.pairs} of {asked} test replicates are there; continue with --resume.")

@@ -46,7 +46,7 @@ BANDS = f"One line per ensemble size; the optima by NLL are marked. {SEM_NOTE}"
 
 
 def _usable(results: StudyResults) -> list[SettingFigures]:
-    return [trial for trial in results.trials if not trial.diverged]
+    return [trial for trial in results.trials if trial.usable]
 
 
 def _positions(settings: list[SettingFigures]) -> Array:

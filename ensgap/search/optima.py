@@ -19,20 +19,28 @@ from ensgap.search.tuner import Runner
 from ensgap.tasks import TaskData
 
 
-def find_optima(plan: SearchPlan, config: StudyConfig, search: Callable[[Runner], None]) -> StudyFolder:
-    """Run a study, or what is missing of it, and write its report; `search` trains the settings to choose from."""
+def find_optima(
+    plan: SearchPlan,
+    config: StudyConfig,
+    search: Callable[[Runner], None],
+    look: Callable[[Points], dict[str, Any]] = lambda _: {},
+    command: str | None = None,
+) -> StudyFolder:
+    """Run a study, or what is missing of it, and write its report; `search` trains the settings to choose from, `look`
+    has a look at the pool before anything is started, and what it returns is recorded.
+    """
 
     def check(pool: Points) -> dict[str, Any]:
         replicate_holdouts(pool.labels, plan.seed, range(plan.replicates), plan.members, plan.holdout)
         if plan.optuna_storage is not None:
             open_storage(plan.optuna_storage)
-        return {}
+        return look(pool)
 
     def train(runner: Runner, data: TaskData) -> None:
         search(runner)
         _retrain(plan, runner, data)
 
-    return run_study(plan, config, check, train)[1]
+    return run_study(plan, config, check, train, command)[1]
 
 
 def ask_optuna(
@@ -47,9 +55,8 @@ def ask_optuna(
     points inside it.
     """
     records = [record for record, _ in runner.folder.ended_trials("search")]
-    folder = runner.folder.path
-    storage = open_storage(plan.optuna_storage or folder / "optuna.journal")
-    name = study_name(folder, f"{plan.study}-{plan.task.name}", plan.optuna_storage)
+    storage = open_storage(plan.optuna_storage or runner.folder.local / "optuna.journal")
+    name = study_name(runner.folder.path, f"{plan.study}-{plan.task.name}", plan.optuna_storage)
     ended = [(record.setting, objectives(record)) for record in records]
     searcher = two_objective_search(storage, name, space, plan.seed, ended, first, at_random)
     fixed = [setting for setting in outside if all(setting != record.setting for record in records)]
@@ -59,7 +66,7 @@ def ask_optuna(
 
 def require_samples(plan: SearchPlan, runner: Runner) -> None:
     """Stop here unless as many settings as asked for have been tried."""
-    found = len(list(runner.folder.ended_trials("search")))
+    found = len([*runner.folder.ended_trials("search"), *runner.folder.failed_trials("search")])
     if found < plan.num_samples:
         raise UserError(f"{plan.num_samples - found} of {plan.num_samples} trials failed; {runner.where_errors_are}.")
 
