@@ -34,7 +34,7 @@ def disagreement(
         return _reason(error)
     kinds = {name.split()[0] for name in expected}  # gradients have one scale: that of a bias before a batch norm is 0
     scale = {kind: max(largest(v) for name, v in expected.items() if name.split()[0] == kind) for kind in kinds}
-    for name in expected.keys() | found.keys():
+    for name in expected | found:
         both = name in expected and name in found
         if not both or not close(found[name], expected[name], tolerance, scale[name.split()[0]]):
             return f"its {name} would differ from a loop's"

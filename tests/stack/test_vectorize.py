@@ -1,6 +1,7 @@
 """Networks that know nothing of stacks, by whichever way they are computed, against a plain loop with torch.optim."""
 
 import copy
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from typing import Any
@@ -300,6 +301,17 @@ def test_odd_networks_train_as_in_a_plain_loop(network: Callable[[], nn.Module],
     train_plainly(twins, steps, "sgd", network in (Noisy, Residual))
     for m, twin in enumerate(twins):
         close(made.stack.member_state(m), dict(twin.state_dict()))
+
+
+def test_a_network_that_cannot_be_copied_is_trained_in_a_loop() -> None:
+    def uncopyable() -> nn.Module:
+        network = Small()
+        network.lock = threading.Lock()  # type: ignore[assignment]
+        return network
+
+    made = vectorize(uncopyable, 2, torch.randn(4, 8))
+    assert made.way == "loop" and "cannot be copied" in made.why
+    made.stack.step(torch.randn(2, 4, 8), torch.zeros(2, 4, dtype=torch.int64), 4)
 
 
 SHARED = nn.Linear(8, 3)
