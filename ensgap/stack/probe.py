@@ -28,10 +28,8 @@ class Probe:
     """Whether it draws them into tensors that are not contiguous."""
     keeps: str | None = None
     """What it changes from pass to pass that is no buffer."""
-    hooks: bool = True
-    """Whether hooks of modules or parameters take part."""
     own_backward: bool = True
-    """Whether an autograd function written in Python does, of which a trace would see the forward pass only."""
+    """Whether it has an autograd function written in Python, of which a trace would see the forward pass only."""
 
 
 def probe(member: nn.Module, example: Any, outputs: int | None) -> Probe:
@@ -56,11 +54,12 @@ def probe(member: nn.Module, example: Any, outputs: int | None) -> Probe:
     flops = counter.get_total_flops() / max(1, watch.operations)
     keeps = changed[0] if changed else None
     member.load_state_dict(state)
-    outputs_with_graph = seeded(lambda: call_member(member, example), 0)
-    return Probe(flops, watch.random, watch.scattered, keeps, _has_hooks(member), _own_backward(outputs_with_graph))
+    with_graph = seeded(lambda: call_member(member, example), 0)
+    return Probe(flops, watch.random, watch.scattered, keeps, _own_backward(with_graph))
 
 
-def _has_hooks(member: nn.Module) -> bool:
+def has_hooks(member: nn.Module) -> bool:
+    """Whether modules or parameters have any; parameters lose them in a copy."""
     kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
     owners = [*member.modules(), *member.parameters()]
     return any(getattr(owner, kind, None) for owner in owners for kind in kinds)

@@ -17,7 +17,7 @@ from ensgap.seeds import NOISE, derive_seed
 from ensgap.stack.check import disagreement
 from ensgap.stack.noise import MemberNoise, seeded
 from ensgap.stack.optim import OptimizerConfig
-from ensgap.stack.probe import Probe, line, probe
+from ensgap.stack.probe import Probe, has_hooks, line, probe
 from ensgap.stack.stack import BatchedStack, Kernels, LoopStack, Precision, Stack, trained_parameters
 from ensgap.stack.traced import TracedNetwork
 from ensgap.stack.vmapped import VmappedNetwork
@@ -102,7 +102,11 @@ def vectorize_members(
         seen, make, why = Probe(), None, f"it cannot be copied and so not be checked ({line(error)})"
     else:
         seen = probe(copy.deepcopy(pair[0]), example, outputs)
-        way, make, why = _choose(len(members), pair, example, seen, device, kernels, batch_size)
+        obstacle = _obstacle(members, example, seen, kernels)
+        if obstacle is not None:
+            make, why = None, obstacle
+        else:
+            way, make, why = _choose(pair, example, seen, device, kernels, batch_size)
     noise = None
     if seen.random:
         seeds = [derive_seed(generator.initial_seed(), NOISE) for generator in generators]
@@ -118,25 +122,25 @@ def _few_rows(example: Any, device: torch.device) -> Any:
     return example[:ROWS].to(device) if isinstance(example, Tensor) else example
 
 
+def _obstacle(members: Sequence[nn.Module], example: Any, seen: Probe, kernels: Kernels) -> str | None:
+    """Why it must be a loop."""
+    if seen.keeps is not None:
+        return f"its forward pass changes {seen.keeps}, which is no buffer, so that a resumed trial would lose it"
+    if kernels == "loop":
+        return "it was asked for"
+    if len(members) == 1:
+        return "there is one member"
+    if has_hooks(members[0]):
+        return "it has hooks, which belong to the tensors of one member"
+    if not isinstance(example, Tensor):
+        return f"its input is a {type(example).__name__}, whose parts may differ in size between members"
+    return None
+
+
 def _choose(
-    members: int,
-    pair: Sequence[nn.Module],
-    example: Any,
-    seen: Probe,
-    device: torch.device,
-    kernels: Kernels,
-    batch_size: int,
+    pair: Sequence[nn.Module], example: Tensor, seen: Probe, device: torch.device, kernels: Kernels, batch_size: int
 ) -> tuple[Way, Callable[[Sequence[nn.Module]], nn.Module] | None, str]:
     """The way, how its batched network is made, and why."""
-    if seen.keeps is not None:
-        kept = f"its forward pass changes {seen.keeps}, which is no buffer, so that a resumed trial would lose it"
-        return "loop", None, kept
-    if kernels == "loop" or members == 1:
-        return "loop", None, "it was asked for" if kernels == "loop" else "there is one member"
-    if not isinstance(example, Tensor):
-        return "loop", None, f"its input is a {type(example).__name__}, whose parts may differ in size between members"
-    if seen.hooks:
-        return "loop", None, "it has hooks, which belong to one member's tensors"
     if not seen.own_backward and disagreement(TracedNetwork, pair, example, seen.random) is None:
         return "stacked", TracedNetwork, "all its layers have a stacked form"
     flops = seen.flops * batch_size / len(example)
@@ -146,7 +150,8 @@ def _choose(
     reason = disagreement(VmappedNetwork, pair, example, seen.random)
     if reason is not None:
         return "loop", None, reason
-    return "vmap", VmappedNetwork, f"vmap agrees with a loop, and its kernels are small ({size})"
+    small = f", and its kernels are small ({size})" if flops <= LARGE else ""
+    return "vmap", VmappedNetwork, f"vmap agrees with a loop{small}"
 
 
 def _check_members(members: Sequence[nn.Module]) -> None:

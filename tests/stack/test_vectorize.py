@@ -235,7 +235,9 @@ class Residual(Small):
 
     def __init__(self) -> None:
         super().__init__()
+        del self.unused
         self.first, self.norm = nn.Linear(8, 8, bias=False), nn.BatchNorm1d(8, eps=1e-3, momentum=0.3)
+        self.norm.bias.requires_grad_(False)
 
     def forward(self, x: Tensor) -> Tensor:
         x = torch.flatten(x, 1)
@@ -282,7 +284,7 @@ def frozen() -> nn.Module:
         (Branches, "loop", "its control flow depends on data"),
         (ReplacesItsBuffer, "vmap", ""),
         (Noisy, "vmap", ""),
-        (frozen, "stacked", ""),
+        (frozen, "vmap", ""),
         (Residual, "stacked", ""),
         (ClipsItsGradient, "loop", "no rule for its autograd function"),
         (hooked, "loop", "it has hooks"),
