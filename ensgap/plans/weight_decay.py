@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal
 from ensgap.config import StudyConfig, flag
 from ensgap.errors import UserError
 from ensgap.holdout import Holdout, parse_order
+from ensgap.losses import Objective, check_objective
 from ensgap.spec import FIRST_TEST_REPLICATE, TrialSpec
 from ensgap.stack import Precision
 from ensgap.tasks import Task
@@ -25,7 +26,7 @@ SMOKE_GRID = (0.0, 1e-3, 1e-2)
 class WeightDecayPlan:
     """Everything that decides the study's figures, and where they go."""
 
-    may_change: ClassVar[tuple[str, ...]] = ("out", "grid", "num_samples", "test_replicates")
+    may_change: ClassVar[tuple[str, ...]] = ("out", "grid", "num_samples", "test_replicates", "objective")
     study: str
     task: Task
     members: int
@@ -36,6 +37,7 @@ class WeightDecayPlan:
     search: SearchName
     grid: tuple[float, ...]
     num_samples: int
+    objective: Objective  # decides what is selected and tested, not what is trained
     seed: int
     train_fraction: float
     precision: Precision
@@ -85,10 +87,12 @@ class WeightDecayConfig(StudyConfig):
     search: SearchName = flag("grid, or the grid's points first and then Optuna's two-objective TPE", "grid")
     num_samples: int | None = flag("how many settings to try; in a grid: 0 and the rest log-spaced over its range")
     grid: tuple[float, ...] | None = flag("the weight decays to try; 0 is always among them")
+    objective: Objective = flag("validation metric that the two optima minimise; rmse is for regressions", "nll")
 
     def plan(self, task: Task) -> WeightDecayPlan:
         """The study to run: the task's defaults (or a smoke run's) in the gaps, everything checked."""
         self.check_ranges()
+        check_objective(self.objective, task.loss)
         usual = task.preset(self.preset)
 
         def pick(name: str, of_task: Any) -> Any:
@@ -113,6 +117,7 @@ class WeightDecayConfig(StudyConfig):
             search=self.search,
             grid=grid,
             num_samples=self._resolve_samples(grid),
+            objective=self.objective,
             seed=self.seed,
             train_fraction=pick("train_fraction", 1.0),
             precision=self.precision,

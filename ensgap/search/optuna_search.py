@@ -16,7 +16,7 @@ from optuna.trial import TrialState
 from ray.tune.search import Searcher
 from ray.tune.search.optuna import OptunaSearch
 
-from ensgap.search.run import OBJECTIVES
+from ensgap.losses import objective_names
 
 
 class FixedPointsFirst(Searcher):
@@ -53,9 +53,10 @@ def open_storage(journal: Path) -> JournalStorage:
 
 
 def two_objective_search(
-    journal: Path, study_name: str, grid: Sequence[float], seed: int, ended: Sequence[float]
+    journal: Path, study_name: str, grid: Sequence[float], seed: int, ended: Sequence[float], objective: str = "nll"
 ) -> Searcher:
-    """The searcher of weight decays; `ended` are those whose trials the study's folder has.
+    """The searcher of weight decays by an objective, of the average member and of the ensemble; `ended` are those whose
+    trials the study's folder has.
 
     What the journal suggested but the folder does not have (its process died, it failed, its files were deleted) is
     suggested again before anything new.
@@ -81,7 +82,7 @@ def two_objective_search(
     points = [{"weight_decay": value} for value in positive if value not in waiting and value not in ended]
     return OptunaSearch(
         space,
-        metric=list(OBJECTIVES),
+        metric=list(objective_names(objective)),
         mode=["min", "min"],
         points_to_evaluate=points,
         sampler=optuna.samplers.TPESampler(seed=seed + len(ended), constant_liar=True),

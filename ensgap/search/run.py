@@ -12,6 +12,7 @@ from torch import Tensor
 from ensgap import metrics
 from ensgap.folder import Status, StudyFolder, TrialRecord
 from ensgap.holdout import replicate_holdouts
+from ensgap.losses import hopeless
 from ensgap.points import Points
 from ensgap.predictions import Predictions
 from ensgap.seeds import INIT, ORDER, member_generators
@@ -21,9 +22,6 @@ from ensgap.tasks import Task
 from ensgap.train import Epoch, Training
 
 CHECKPOINT_SECONDS = 20.0
-OBJECTIVES = ("avg_member_nll", "ensemble_nll")
-HOPELESS = 100.0
-"""Both objectives of a diverged trial, in nats: finite, because a NaN would leave Optuna's trial running for ever."""
 
 
 @dataclass
@@ -86,7 +84,7 @@ class TrialRun:
             figures = {} if epoch.diverged else self.evaluate(last)
             diverged = epoch.diverged or not all(math.isfinite(value) for value in figures.values())
             if diverged:
-                figures = dict.fromkeys(OBJECTIVES, HOPELESS)
+                figures = hopeless(self.task.loss)
             done = diverged or last or self.has_stopped()
             now = time.perf_counter()
             self.seconds, clock = self.seconds + now - clock, now

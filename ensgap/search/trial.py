@@ -9,8 +9,9 @@ import torch
 from ray import tune
 
 from ensgap.folder import StudyFolder
+from ensgap.losses import hopeless
 from ensgap.points import Points
-from ensgap.search.run import HOPELESS, OBJECTIVES, TrialRun
+from ensgap.search.run import TrialRun
 from ensgap.search.stopping_run import StoppingRun
 from ensgap.spec import TrialSpec
 from ensgap.stack import Kernels
@@ -64,7 +65,7 @@ class Trial(tune.Trainable):
             run = kind(spec, self.task, self.pool, self.test, self.folder, device, self.machine.kernels)
             yield from run.reports(every=max(1, spec.train.epochs // REPORTS))
         else:
-            figures = dict.fromkeys(OBJECTIVES, HOPELESS) | record.validation
+            figures = hopeless(self.task.loss) | record.validation
             yield figures | {"epoch": record.epochs, "diverged": record.status == "diverged", "done": True}
 
     def step(self) -> dict[str, float]:

@@ -30,6 +30,7 @@ class Runner:
     pool: Points
     ray: LocalRay
     kernels: Kernels = "auto"
+    objective: str = "nll"  # what the progress shows
 
     def run_grid(self, specs: Sequence[TrialSpec], test: Points | None = None) -> None:
         """Train the specs that the folder does not have yet; they differ in what a point has only."""
@@ -68,7 +69,9 @@ class Runner:
         self.ray.start()
         logging.getLogger("ray.tune").setLevel(logging.ERROR)
         folder = replace(self.folder, path=self.folder.path.resolve())
-        progress = SearchProgress(base.phase, trials, base.train.epochs if base.stopping is None else None)
+        progress = SearchProgress(
+            base.phase, trials, base.train.epochs if base.stopping is None else None, self.objective
+        )
         with progress, warnings.catch_warnings(action="ignore"), orderly_interrupts():
             shared = tune.with_parameters(
                 Trial,

@@ -1,5 +1,6 @@
 """The weight-decay study: search, selection on validation data, retraining and test, report."""
 
+from dataclasses import replace
 from typing import Any
 
 from ensgap.errors import UserError
@@ -31,6 +32,7 @@ def weight_decay_study(config: WeightDecayConfig) -> StudyResults:
         return {}
 
     def train(runner: Runner, data: TaskData) -> None:
+        runner = replace(runner, objective=plan.objective)
         _search(plan, runner)
         _retrain(plan, runner, data)
 
@@ -45,7 +47,8 @@ def _search(plan: WeightDecayPlan, runner: Runner) -> None:
         return
     ended = [record.setting["weight_decay"] for record, _ in runner.folder.ended_trials("search")]
     journal = runner.folder.path / "optuna.journal"
-    searcher = two_objective_search(journal, f"{plan.study}-{plan.task.name}", plan.grid, plan.seed, ended)
+    name = f"{plan.study}-{plan.task.name}" + ("" if plan.objective == "nll" else f"-{plan.objective}")
+    searcher = two_objective_search(journal, name, plan.grid, plan.seed, ended, plan.objective)
     fixed = [{"weight_decay": 0.0}] if 0.0 not in ended else []
     runner.run_search(grid[0], FixedPointsFirst(fixed, searcher), plan.num_samples - len(ended))
     runner.run_grid(grid)  # what a larger grid adds to a study that already has its samples
@@ -57,7 +60,7 @@ def _search(plan: WeightDecayPlan, runner: Runner) -> None:
 def _retrain(plan: WeightDecayPlan, runner: Runner, data: TaskData) -> None:
     """Only what selection chose meets the test data."""
     trials = read_settings(runner.folder, "search")
-    selection = select_settings(trials)
+    selection = select_settings(trials, plan.objective)
     chosen = {trials[choice.trial].weight_decay for choice in (selection.ind, selection.ens)}
     specs = [spec for value in sorted(chosen) for spec in plan.test_trials(value)]
     runner.run_grid(specs, data.test)

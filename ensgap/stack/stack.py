@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol
 import torch
 from torch import Tensor, nn
 
+from ensgap import gaussian
 from ensgap.stack.optim import MemberOptimizer, OptimizerConfig, StackOptimizer
 
 Kernels = Literal["auto", "batched", "loop"]
@@ -52,8 +53,10 @@ def nll_and_gradient(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """Each member's loss summed over its batch, [members], and its gradient in the logits [members, batch, classes].
 
     The gradient is softmax minus one-hot: no member's depends on the others, and written out it spares autograd a dozen
-    nodes.
+    nodes. Floating-point labels are targets of a regression.
     """
+    if labels.is_floating_point():
+        return gaussian.nll_and_gradient(logits, labels)
     log_probs = logits.float().log_softmax(-1) if logits.dtype != torch.float64 else logits.log_softmax(-1)
     own = labels.unsqueeze(-1)
     nll = -log_probs.gather(-1, own).sum((1, 2))

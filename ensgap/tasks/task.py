@@ -10,6 +10,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from ensgap.errors import UserError
+from ensgap.losses import Loss
 from ensgap.points import Points, Prepare, as_they_are
 from ensgap.seeds import INIT, SLOW, derive_seed, member_generators
 from ensgap.stack import (
@@ -73,7 +74,7 @@ class Task:
 
     name: str
     title: str
-    classes: int
+    classes: int  # outputs of the network; 2 for a regression: mean and variance
     load: Callable[[Path | None], TaskData]
     member: Callable[[Generator | None], nn.Module]
     """One member as an ordinary network, its weights drawn from the generator."""
@@ -92,6 +93,8 @@ class Task:
     """So many BatchEnsembles of so many members each as one batched network, where that is built."""
     smoke_fraction: float = 1.0
     """The share of the data that a smoke run uses."""
+    loss: Loss = "classification"
+    """The labels of a regression are floating-point numbers."""
 
     def preset(self, name: str | None) -> Defaults:
         """The defaults of that name, or the usual ones."""

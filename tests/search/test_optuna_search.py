@@ -5,8 +5,8 @@ from pathlib import Path
 import optuna
 from optuna.trial import TrialState
 
+from ensgap.losses import hopeless
 from ensgap.search.optuna_search import FixedPointsFirst, open_storage, two_objective_search
-from ensgap.search.run import HOPELESS
 
 GRID = (0.0, 1e-4, 1e-3, 1e-2)
 
@@ -39,7 +39,7 @@ def test_fixed_points_then_the_grid_then_tpe_inside_the_grids_range(tmp_path: Pa
 def test_a_diverged_trial_ends_in_optuna_too(tmp_path: Path) -> None:
     searcher = two_objective_search(tmp_path / "j", "s", GRID, seed=0, ended=())
     searcher.suggest("a")
-    searcher.on_trial_complete("a", answer(HOPELESS))
+    searcher.on_trial_complete("a", answer(hopeless("classification")["ensemble_nll"]))
     assert trials_of(tmp_path / "j")[0].state == TrialState.COMPLETE
 
 
