@@ -10,6 +10,7 @@ from typing import Any, Literal
 import torch
 
 from ensgap.errors import UserError
+from ensgap.hyperparameters import Value, order_of
 from ensgap.predictions import Predictions
 from ensgap.spec import Phase, TrialSpec
 
@@ -29,7 +30,7 @@ class TrialRecord:
     details: dict[str, Any] = field(default_factory=dict)  # of early stopping: curves, epochs kept, steps
 
     @property
-    def setting(self) -> dict[str, float]:
+    def setting(self) -> dict[str, Value]:
         """The hyperparameters that were tried."""
         return dict(self.identity["setting"])
 
@@ -111,7 +112,7 @@ class StudyFolder:
             record = self._ended(file.parent)
             if record is not None:
                 found.append((record, file.parent))
-        yield from sorted(found, key=lambda item: (sorted(item[0].setting.items()), item[0].identity["replicates"]))
+        yield from sorted(found, key=lambda item: (order_of(item[0].setting), item[0].identity["replicates"]))
 
     def save_checkpoint(self, spec: TrialSpec, state: Mapping[str, Any]) -> None:
         """Keep a running trial's state."""

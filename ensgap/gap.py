@@ -108,8 +108,8 @@ def ratio_of_means(above: Array, below: Array) -> Estimate:
     return Estimate(ratio, sem, ratio - reach, ratio + reach)
 
 
-def not_worse_than_best(estimates: Sequence[Estimate]) -> list[bool]:
-    """Bold in a table: the mean is within 1.96 SEM (the best one's) of the best, as in the paper."""
-    best = min(estimates, key=lambda e: e.mean)
+def not_worse_than_best(estimates: Sequence[Estimate], highest: bool = False) -> list[bool]:
+    """Bold in a table: the mean is within 1.96 SEM (the best one's) of the best (lowest) one, as in the paper."""
+    best = (max if highest else min)(estimates, key=lambda e: e.mean)
     reach = 0.0 if math.isnan(best.sem) else 1.96 * best.sem
-    return [e.mean - best.mean <= reach for e in estimates]
+    return [abs(e.mean - best.mean) <= reach for e in estimates]

@@ -39,6 +39,17 @@ def parse_order(holdout: str, members: int) -> int:
     return order
 
 
+def name_of(order: int, members: int) -> str:
+    """An order as people call it."""
+    return {1: "disjoint", 2: "overlapping", members: "shared"}.get(order, f"order {order}")
+
+
+def describe(holdout: Holdout, members: int) -> str:
+    """A holdout in words."""
+    name = name_of(holdout.order, members)
+    return f"{'an' if name[0] == 'o' else 'a'} {name} holdout of {100 * holdout.fraction:g}%"
+
+
 def stratified_order(labels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """A random order of all points of which every stretch has the classes in their overall proportions.
 

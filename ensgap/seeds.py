@@ -5,9 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-INIT, ORDER, HOLDOUT, POOL, SLOW = range(5)
+INIT, ORDER, HOLDOUT, POOL, SLOW, NOISE = range(6)
 """The streams: a member's initial weights, the order and augmentation of its data, a replicate's holdout, a study's
-share of the pool, and the weights that the members of a replicate's BatchEnsemble share."""
+share of the pool, the weights that the members of a replicate's BatchEnsemble share, and what a member draws in its
+forward passes, as dropout does."""
 
 
 def derive_seed(seed: int, *path: int) -> int:

@@ -2,11 +2,13 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from ensgap.holdout import Holdout
+from ensgap.hyperparameters import Setting, Value, short, train_config
 from ensgap.stack import FastInit, Precision
 from ensgap.stopping import Stopping
 from ensgap.train import TrainConfig
@@ -14,6 +16,9 @@ from ensgap.train import TrainConfig
 Phase = Literal["search", "test", "holdout"]
 FIRST_TEST_REPLICATE = 1000
 """Test replicates are numbered from here: fresh seeds, so that what selection saw does not favour what it selected."""
+NOT_IN_A_SETTING = ("replicates", "holdout", "val_fraction", "fast_weights")
+"""What a Tune configuration has beside a setting, which therefore cannot be names of hyperparameters."""
+LONGEST_NAME = 120
 
 
 @dataclass(frozen=True)
@@ -24,7 +29,7 @@ class TrialSpec:
     phase: Phase
     """search: train beside a holdout; test: train on the whole pool, then meet the test data; holdout: both at once,
     for what is decided on the holdout after or while training."""
-    setting: Mapping[str, float]
+    setting: Setting
     members: int
     replicates: tuple[int, ...]
     seed: int
@@ -41,6 +46,11 @@ class TrialSpec:
         if self.stopping is not None:
             found["stopping"]["rules"] = list(self.stopping.rules)
         return {name: value for name, value in found.items() if value is not None or name == "holdout"}
+
+    @property
+    def training(self) -> TrainConfig:
+        """How its setting is trained."""
+        return train_config(self.train, self.setting)
 
     @property
     def key(self) -> str:
@@ -66,15 +76,15 @@ class TrialSpec:
         return spec
 
 
-def setting_of(point: Mapping[str, Any]) -> dict[str, float]:
+def setting_of(point: Mapping[str, Any]) -> dict[str, Value]:
     """The hyperparameters of a Tune configuration."""
-    others = ("replicates", "holdout", "val_fraction", "fast_weights")
-    return {name: value for name, value in point.items() if name not in others}
+    return {name: value for name, value in point.items() if name not in NOT_IN_A_SETTING}
 
 
 def describe_point(point: Mapping[str, Any]) -> str:
     """A Tune configuration as a short name: `weight_decay=0.001`."""
     shown = setting_of(point) | {name: point[name] for name in ("holdout", "val_fraction") if name in point}
-    text = ",".join(f"{name}={value:.4g}" for name, value in sorted(shown.items()))
+    text = ",".join(f"{name}={short(value)}" for name, value in sorted(shown.items()))
+    text = re.sub(r"[^\w.,=+-]", "_", text)[:LONGEST_NAME]
     fast = point.get("fast_weights", "none")
     return text if fast == "none" else f"{text},{fast}"

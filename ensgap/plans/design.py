@@ -10,8 +10,8 @@ from torch import Tensor
 from ensgap.config import StudyConfig, flag
 from ensgap.errors import UserError
 from ensgap.folder import StudyFolder
-from ensgap.holdout import Holdout, parse_order, replicate_holdouts
-from ensgap.results.weight_decay import read_results
+from ensgap.holdout import Holdout, describe, parse_order, replicate_holdouts
+from ensgap.results.optima import read_results
 from ensgap.spec import TrialSpec
 from ensgap.stack import FastInit, Precision
 from ensgap.stopping import Stopping
@@ -61,8 +61,8 @@ class DesignPlan:
         return adam and self.members == members and self.stopping.patience == 10
 
     def feasible(self, labels: Tensor) -> tuple[list[Holdout], list[str]]:
-        """The holdouts that the pool allows, and a sentence about each that it does not."""
-        found, refused = [], []
+        """The holdouts that the pool allows, and a sentence about each thing that cannot be done."""
+        found, notes = [], []
         for order in self.holdouts:
             for fraction in self.val_fractions:
                 holdout = Holdout(order, fraction)
@@ -70,10 +70,16 @@ class DesignPlan:
                     replicate_holdouts(labels, self.seed, range(self.replicates), self.members, holdout)
                     found.append(holdout)
                 except UserError as error:
-                    refused.append(f"Left out, order {order} with a share of {fraction:g}: {error}")
+                    reason = str(error).replace("--val-fraction", "--val-fractions")
+                    notes.append(f"Left out: {describe(holdout, self.members)}. {reason}")
         if not found:
-            raise UserError(f"No validation share and holdout of this study fits the data. {refused[0]}")
-        return found, refused
+            raise UserError(f"No validation share and holdout of this study fits the data. {notes[0]}")
+        if self.stopping is None and any(holdout.order == 1 for holdout in found):
+            notes.append(
+                "Disjoint holdouts have individual temperatures only: no point is held out by two members, so there is "
+                "nothing to fit a joint one on."
+            )
+        return found, notes
 
     def trials(self, holdouts: Sequence[Holdout]) -> Iterator[TrialSpec]:
         """Every trial, cell by cell."""
@@ -109,9 +115,9 @@ class DesignPlan:
         """For study.json: one level, under the names of the flags."""
         flat = {name: value for name, value in self.__dict__.items() if name not in ("train", "stopping")}
         lists = {name: [*getattr(self, name)] for name in ("val_fractions", "holdouts", "inits")}
-        stopping = {} if self.stopping is None else {"patience": self.stopping.patience}
-        if self.stopping is not None and self.stopping.keep_weights:
-            stopping |= {"keep_weights": True}
+        stopping: dict[str, Any] = {}
+        if self.stopping is not None:
+            stopping = {"patience": self.stopping.patience, "keep_weights": self.stopping.keep_weights}
         found = flat | asdict(self.train) | lists | stopping
         return found | {"task": self.task.name, "out": str(self.out), "as_paper": self.as_paper}
 

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from ensgap.folder import StudyFolder
 from ensgap.gap import Estimate
-from ensgap.report.design_tables import PAPER_NOTE, beside, marked, percent, rows_table, scale_of, tidy_csv
+from ensgap.report.design_tables import Best, beside, marked, paper_note, percent, rows_table, scale_of, tidy_csv
 from ensgap.report.report import Card, NamedFigure, Report, data_notes, facts, json_estimate, summary_head
 from ensgap.report.style import NAMES, STYLE
 from ensgap.report.tables import Column, Marked, Table
@@ -88,13 +88,12 @@ def _cards(results: BatchEnsembleResults) -> list[Card]:
 def _test(results: BatchEnsembleResults, share: float) -> Table:
     """As in the paper: a row per metric, the deep ensemble and then the holdouts of each initialisation."""
     design = results.design
-    cells = [cell for cell in results.cells if cell.holdout.fraction == share]
-    columns = {f"{c.init}/{c.holdout.order}": f"{INITS[c.init]}, {design.name(c.holdout.order)}" for c in cells}
-    by_key = {f"{c.init}/{c.holdout.order}": c for c in cells}
+    cells = {f"{c.init}/{c.holdout.order}": c for c in results.cells if c.holdout.fraction == share}
+    columns = [Column(key, design.name(c.holdout.order), group=INITS[c.init]) for key, c in cells.items()]
     figures = list(ROWS)
 
     def cell(row: int, key: str) -> Marked:
-        where, metric = by_key[key], figures[row].removeprefix("ensemble_")
+        where, metric = cells[key], figures[row].removeprefix("ensemble_")
         paper = beside(
             design.config,
             "batch_ensemble",
@@ -106,14 +105,16 @@ def _test(results: BatchEnsembleResults, share: float) -> Table:
         )
         return marked(where.stopped.estimate(figures[row]), metric, paper)
 
-    note = f" {PAPER_NOTE}" if design.config["as_paper"] else ""
     caption = (
         f"Test data, {percent(share)} held out: what joint stopping kept, mean ± SEM over replicates (the disjoint "
-        "holdout has no joint NLL, and stops by the members' own)." + note
+        "holdout has no joint NLL, and stops by the mean of the members' own). Bold: within 1.96 SEM of the best "
+        f"BatchEnsemble.{paper_note(design.config)}"
     )
     name = "test" if len(design.shares) == 1 else f"test_{100 * share:g}"
+    deep = [key for key, c in cells.items() if c.init == "none"]
     rows = [(title,) for title in ROWS.values()]
-    return rows_table(name, caption, rows, ("Metric",), columns, cell, bold=lambda row: row < 3)
+    best: list[Best] = ["lowest", "lowest", "lowest", "highest", "none", "none"]  # in the order of ROWS
+    return rows_table(name, caption, rows, ("Metric",), columns, cell, best.__getitem__, apart=deep)
 
 
 def _leaks(results: BatchEnsembleResults) -> Table:

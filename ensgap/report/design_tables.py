@@ -3,16 +3,16 @@
 import csv
 import io
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from ensgap.gap import Estimate, not_worse_than_best
 from ensgap.report.paper import Figure, paper_figure
 from ensgap.report.tables import Cell, Column, Marked, Table
 
+Best = Literal["lowest", "highest", "none"]
 LEVELS = {"ensemble": "ensemble", "avg_member": "average member"}
 TITLES = {"error": "Error (%)", "nll": "NLL", "ece": "ECE"}
 DIGITS = {"error": 2, "nll": 4, "ece": 4, "diversity": 4, "entropy": 4, "epochs": 1}
-PAPER_NOTE = "(paper …): its figure for the same cell."
 BOLD = "Bold: within 1.96 SEM of the best of its row."
 
 
@@ -26,24 +26,25 @@ def rows_table(
     caption: str,
     rows: Sequence[tuple[str, ...]],
     heads: Sequence[str],
-    columns: Mapping[str, str],
+    columns: Sequence[Column],
     cell: Callable[[int, str], Marked | None],
-    bold: Callable[[int], bool] = lambda _: True,
+    best: Callable[[int], Best] = lambda _: "lowest",
+    apart: Sequence[str] = (),
 ) -> Table:
-    """A table of marked estimates: rows given by their first texts (under `heads`), columns by key and title; bold is
-    decided along each row, where asked.
+    """A table of marked estimates, whose rows begin with texts (under `heads`); what is best is bold along each row,
+    the columns `apart` left out of the comparison.
     """
     body: list[tuple[Cell, ...]] = []
-    marks: set[tuple[int, str]] = set()
+    bold: set[tuple[int, str]] = set()
     for i, texts in enumerate(rows):
-        found = {key: cell(i, key) for key in columns}
-        known = {key: value for key, value in found.items() if value is not None}
-        if known and bold(i):
-            best = not_worse_than_best([value.estimate for value in known.values()])
-            marks |= {(i, key) for key, good in zip(known, best, strict=True) if good}
-        body.append((*texts, *(value if value is not None else "–" for value in found.values())))
-    first = tuple(Column(head.lower().replace(" ", "_").replace("(%)", "pct"), head) for head in heads)
-    return Table(name, caption, (*first, *(Column(k, t) for k, t in columns.items())), tuple(body), frozenset(marks))
+        found = [cell(i, column.key) for column in columns]
+        known = {c.key: v.estimate for c, v in zip(columns, found, strict=True) if v is not None and c.key not in apart}
+        if known and best(i) != "none":
+            good = not_worse_than_best(list(known.values()), highest=best(i) == "highest")
+            bold |= {(i, key) for key, is_good in zip(known, good, strict=True) if is_good}
+        body.append((*texts, *("–" if value is None else value for value in found)))
+    first = tuple(Column(head.lower().replace(" ", "_"), head) for head in heads)
+    return Table(name, caption, (*first, *columns), tuple(body), frozenset(bold))
 
 
 def marked(estimate: Estimate, metric: str, paper: Figure | None = None, mark: str = "") -> Marked:
@@ -54,6 +55,11 @@ def marked(estimate: Estimate, metric: str, paper: Figure | None = None, mark: s
 def beside(config: Mapping[str, Any], study: str, **cell: Any) -> Figure | None:
     """The paper's figure for a cell, where this study repeats it."""
     return paper_figure(study, config["task"], **cell) if config["as_paper"] else None
+
+
+def paper_note(config: Mapping[str, Any]) -> str:
+    """What a caption says of the paper's figures, where they stand beside ours."""
+    return " (paper …): its figure for the same cell." if config["as_paper"] else ""
 
 
 def percent(fraction: float) -> str:
@@ -67,8 +73,9 @@ def gap_table(caption: str, rows: Sequence[tuple[str, str, Mapping[str, Estimate
     for holdout, share, gap in rows:
         for metric, e in gap.items():
             scale = scale_of(metric)
-            numbers = [f"{v * scale:+.5f}" if v == v else "–" for v in (e.mean, e.sem, e.low, e.high)]
-            body.append((holdout, share, TITLES[metric], *numbers, e.verdict))
+            mean, low, high = (f"{v * scale:+.5f}" if v == v else "–" for v in (e.mean, e.low, e.high))
+            sem = f"{e.sem * scale:.5f}" if e.sem == e.sem else "–"
+            body.append((holdout, share, TITLES[metric], mean, sem, low, high, e.verdict))
     keys = ("holdout", "val", "metric", "gap", "sem", "ci95_low", "ci95_high", "verdict")
     titles = ("Holdout", "Held out", "Metric", "Gap", "SEM", "95% from", "to", "Verdict")
     return Table("gap", caption, tuple(Column(k, t) for k, t in zip(keys, titles, strict=True)), tuple(body))

@@ -6,19 +6,8 @@ from typing import Any
 
 from ensgap.folder import StudyFolder
 from ensgap.gap import Estimate
-from ensgap.report.design_tables import (
-    BOLD,
-    LEVELS,
-    PAPER_NOTE,
-    TITLES,
-    beside,
-    gap_table,
-    marked,
-    percent,
-    rows_table,
-    scale_of,
-    tidy_csv,
-)
+from ensgap.report.design_tables import LEVELS, TITLES, scale_of, tidy_csv
+from ensgap.report.early_stopping_tables import EXTRA, main_tables, more_tables
 from ensgap.report.panels import LOOKS, Line, share_panels
 from ensgap.report.report import (
     Card,
@@ -31,12 +20,10 @@ from ensgap.report.report import (
     summary_head,
 )
 from ensgap.report.style import NAMES
-from ensgap.report.tables import Marked, Table
 from ensgap.results.early_stopping import Stopped, StoppingResults, read_stopping
-from ensgap.stopping import RULES, Rule
+from ensgap.stopping import Rule
 
 SHOWN_SHARE = 0.1
-EXTRA = {"epochs": "Epochs (step-normalised)", "diversity": "Diversity (nats)", "ensemble_entropy": "Entropy (nats)"}
 
 
 def early_stopping_report(folder: StudyFolder) -> Report:
@@ -52,17 +39,13 @@ def early_stopping_report(folder: StudyFolder) -> Report:
         headline=_headline(results),
         notes=notes,
         cards=_cards(results),
-        tables=[*(_rules(results, "ensemble", metric) for metric in TITLES), _then_temperature(results)],
+        tables=main_tables(results),
         figures=_figures(results),
         facts=facts(design.study, names),
         command=str(design.study["command"]),
         summary=_summary(results),
         files={"figures.csv": tidy_csv(_tidy(results))},
-        appendix=[
-            *(_rules(results, "avg_member", metric) for metric in TITLES),
-            *(_extra(results, name) for name in EXTRA),
-            _gaps(results),
-        ],
+        appendix=more_tables(results),
     )
 
 
@@ -104,86 +87,6 @@ def _cards(results: StoppingResults) -> list[Card]:
     ]
 
 
-def _rules(results: StoppingResults, level: str, metric: str) -> Table:
-    caption = f"Test data, {LEVELS[level]}: {TITLES[metric]} of what each rule kept, mean ± SEM over replicates. {BOLD}"
-    return _by_rule(results, f"{level}_{metric}", f"{level}_{metric}", metric, caption)
-
-
-def _extra(results: StoppingResults, figure: str) -> Table:
-    metric = figure.removeprefix("ensemble_")
-    caption = {
-        "epochs": "How long each rule trained until what it kept: optimizer steps over the steps of an epoch of the "
-        "whole pool, averaged over members; mean ± SEM over replicates.",
-        "diversity": "Diversity of what each rule kept on test data: entropy of the average − average entropy.",
-        "entropy": "Entropy of the ensemble's prediction on test data, of what each rule kept.",
-    }[metric]
-    return _by_rule(results, metric, figure, metric, caption, bold=False)
-
-
-def _by_rule(results: StoppingResults, name: str, figure: str, metric: str, caption: str, bold: bool = True) -> Table:
-    """A row per validation share, the rules by holdout."""
-    design, shares = results.design, results.design.shares
-    columns = {
-        f"{rule}/{order}": f"{LOOKS[rule].title}, {design.name(order)}"
-        for rule in RULES
-        for order in design.orders
-        if not (rule == "joint" and order == 1)
-    }
-
-    def cell(row: int, key: str) -> Marked | None:
-        rule, order = key.split("/")
-        where = results.cell(int(order), shares[row])
-        return None if where is None else marked(where.by[rule].estimate(figure), metric)  # type: ignore[index]
-
-    rows = [(percent(share),) for share in shares]
-    return rows_table(name, caption, rows, ("Held out",), columns, cell, bold=lambda _: bold)
-
-
-def _then_temperature(results: StoppingResults) -> Table:
-    design = results.design
-    cells = [cell for cell in results.cells if cell.scaled is not None]
-    rows = [
-        (design.name(c.holdout.order), percent(c.holdout.fraction), TITLES[metric], metric)
-        for c in cells
-        for metric in ("error", "nll", "ece")
-    ]
-
-    def cell(row: int, key: str) -> Marked | None:
-        where, metric = cells[row // 3], rows[row][3]
-        stopped = where.by["joint"] if key == "none" else where.scaled
-        assert stopped is not None
-        paper = beside(
-            design.config,
-            "stopping_then_temperature",
-            level="ensemble",
-            setting=f"joint_stopping,scaling={key}",
-            holdout=design.name(where.holdout.order),
-            fraction=where.holdout.fraction,
-            metric=metric,
-        )
-        return marked(stopped.estimate(f"ensemble_{metric}"), metric, paper)
-
-    note = f" {PAPER_NOTE}" if design.config["as_paper"] else ""
-    caption = (
-        "Then temperature: the ensemble kept by joint stopping on test data, as it is and with a joint temperature "
-        f"fitted on the same holdout. {BOLD}{note}"
-    )
-    columns = {"none": "joint stopping", "joint": "then joint temperature"}
-    return rows_table(
-        "then_temperature", caption, [row[:3] for row in rows], ("Holdout", "Held out", "Metric"), columns, cell
-    )
-
-
-def _gaps(results: StoppingResults) -> Table:
-    found = [(cell, gap) for cell in results.cells if (gap := cell.gap()) is not None]
-    rows = [(results.design.name(c.holdout.order), percent(c.holdout.fraction), gap) for c, gap in found]
-    caption = (
-        "Optimality gap: the ensemble's test loss with individual stopping minus with joint stopping, paired by "
-        "replicate (errors in percentage points). Positive: stopping jointly paid off."
-    )
-    return gap_table(caption, rows)
-
-
 def _figures(results: StoppingResults) -> list[NamedFigure]:
     captions = {
         "ensemble": "The ensemble on test data, of what each rule kept, ± SEM, against the validation share.",
@@ -211,8 +114,8 @@ def _panels(results: StoppingResults, name: str, figures: Mapping[str, str], cap
 def _estimates(results: StoppingResults) -> list[tuple[Any, str, dict[str, Estimate]]]:
     found = []
     for cell in results.cells:
-        kept = dict(cell.by.items()) | ({} if cell.scaled is None else {"joint_then_temperature": cell.scaled})
-        for rule, stopped in kept.items():
+        scaled = {f"{rule}_then_temperature": stopped for rule, stopped in cell.scaled.items()}
+        for rule, stopped in (*cell.by.items(), *scaled.items()):
             found.append((cell, str(rule), {name: stopped.estimate(name) for name in stopped.figures}))
     return found
 

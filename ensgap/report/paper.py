@@ -4,7 +4,7 @@ import csv
 from functools import cache
 from importlib.resources import files
 
-Figure = tuple[float, float]
+Figure = tuple[str, str]
 """Mean and SEM, as printed."""
 
 
@@ -13,7 +13,7 @@ def _figures() -> dict[tuple[str, ...], Figure]:
     text = files("ensgap.report").joinpath("paper_tables.csv").read_text()
     names = ("study", "task", "level", "setting", "holdout", "val_pct", "metric")
     rows = csv.DictReader(text.splitlines())
-    return {tuple(row[name] for name in names): (float(row["mean"]), float(row["sem"])) for row in rows}
+    return {tuple(row[name] for name in names): (row["mean"], row["sem"]) for row in rows}
 
 
 def paper_figure(

@@ -75,7 +75,7 @@ def count_verdicts(verdicts: Sequence[str]) -> str:
     """How often joint was better than individual, in words."""
     better, worse = verdicts.count("positive"), verdicts.count("negative")
     return (
-        f"in {better} of {len(verdicts)} designs, a higher one in {worse}, and could not be told apart in "
+        f"in {better} of {len(verdicts)} holdouts tried, a higher one in {worse}, and could not be told apart in "
         f"{len(verdicts) - better - worse} (95% intervals, paired by replicate)"
     )
 

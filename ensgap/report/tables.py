@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import groupby
 
 from ensgap.gap import Estimate
 
@@ -15,7 +16,7 @@ class Marked:
     """An estimate with what stands beside it: the paper's mean and SEM (as printed there), and a mark."""
 
     estimate: Estimate
-    paper: tuple[float, float] | None = None
+    paper: tuple[str, str] | None = None
     mark: str = ""
     digits: int | None = None  # instead of the column's
     scale: float | None = None
@@ -32,6 +33,12 @@ class Column:
     title: str
     digits: int = 4
     scale: float = 1.0  # 100 shows a share as a percentage; the CSV keeps the share
+    group: str = ""  # a heading over neighbouring columns
+
+    @property
+    def full_title(self) -> str:
+        """For a table that has no headings over columns."""
+        return f"{self.group}, {self.title}" if self.group else self.title
 
 
 @dataclass(frozen=True)
@@ -67,14 +74,14 @@ class Table:
 
     def markdown(self) -> str:
         """For report.md."""
-        lines = [self._line([c.title for c in self.columns]), self._line(["---"] * len(self.columns))]
+        lines = [self._line([c.full_title for c in self.columns]), self._line(["---"] * len(self.columns))]
         for texts in self._texts("**{}**", escape_markdown):
             lines.append(self._line(texts))
         return "\n".join(lines)
 
     def latex(self) -> str:
         r"""For a paper; needs the package booktabs."""
-        body = [" & ".join(_latex_escape(c.title) for c in self.columns) + r" \\", r"\midrule"]
+        body = [*self._latex_groups(), " & ".join(_latex_escape(c.title) for c in self.columns) + r" \\", r"\midrule"]
         for texts in self._texts(r"\textbf{{{}}}", _latex_escape):
             body.append(" & ".join(texts) + r" \\")
         align = "l" + "r" * (len(self.columns) - 1)
@@ -82,12 +89,33 @@ class Table:
         end = [r"\bottomrule", r"\end{tabular}", r"\end{table}", ""]
         return "\n".join([*top, rf"\begin{{tabular}}{{{align}}}", r"\toprule", *body, *end])
 
+    def _latex_groups(self) -> list[str]:
+        """The row of headings over columns and the rules below them, where there are any."""
+        groups = self._groups()
+        if not any(name for name, _ in groups):
+            return []
+        titles, rules, first = [], [], 1
+        for name, count in groups:
+            titles.append(
+                rf"\multicolumn{{{count}}}{{c}}{{{_latex_escape(name)}}}" if name else " & ".join([""] * count)
+            )
+            rules += [rf"\cmidrule(lr){{{first}-{first + count - 1}}}"] if name else []
+            first += count
+        return [" & ".join(titles) + r" \\", " ".join(rules)]
+
     def html(self) -> str:
-        """For the page."""
-        head = "".join(f"<th>{escape(c.title)}</th>" for c in self.columns)
+        """For the page, which shows the caption itself."""
+        heads = ["".join(f"<th>{escape(c.title)}</th>" for c in self.columns)]
+        if any(c.group for c in self.columns):
+            groups = (f'<th class="group" colspan="{count}">{escape(name)}</th>' for name, count in self._groups())
+            heads.insert(0, "".join(groups))
         rows = ["".join(f"<td>{text}</td>" for text in texts) for texts in self._texts("<b>{}</b>", escape)]
-        body = "\n".join(f"<tr>{row}</tr>" for row in rows)
-        return f"<table>\n<caption>{escape(self.caption)}</caption>\n<tr>{head}</tr>\n{body}\n</table>"
+        body = "\n".join(f"<tr>{row}</tr>" for row in (*heads, *rows))
+        return f"<table>\n{body}\n</table>"
+
+    def _groups(self) -> list[tuple[str, int]]:
+        """The headings over columns, each with the number of its columns."""
+        return [(name, len(list(own))) for name, own in groupby(c.group for c in self.columns)]
 
     def _texts(self, bold: str, escaped: Callable[[str], str] = str) -> list[list[str]]:
         found = []
@@ -109,7 +137,7 @@ def _csv_fields(cell: Cell, column: Column, parts: Sequence[str]) -> list[str]:
         return [cell if isinstance(cell, str) else repr(cell)] + [""] * (len(parts) - 1)
     marked = cell if isinstance(cell, Marked) else Marked(cell)
     estimate, scale = marked.estimate, marked.scale or column.scale
-    paper = [repr(value / scale) for value in marked.paper] if marked.paper else ["", ""]
+    paper = [repr(float(value) / scale) for value in marked.paper] if marked.paper else ["", ""]
     known = {"": repr(estimate.mean), "_sem": "" if math.isnan(estimate.sem) else repr(estimate.sem)}
     known |= {"_paper": paper[0], "_paper_sem": paper[1], "_mark": marked.mark}
     return [known[part] for part in parts]
@@ -122,7 +150,7 @@ def format_cell(cell: Cell, column: Column) -> str:
     if isinstance(cell, Marked):
         digits = column.digits if cell.digits is None else cell.digits
         text = format_cell(cell.estimate, Column("", "", digits, cell.scale or column.scale)) + cell.mark
-        return text if cell.paper is None else f"{text} (paper {cell.paper[0]:.{digits}f} ± {cell.paper[1]:.{digits}f})"
+        return text if cell.paper is None else f"{text} (paper {cell.paper[0]} ± {cell.paper[1]})"
     if isinstance(cell, Estimate):
         mean = f"{cell.mean * column.scale:.{column.digits}f}"
         return mean if math.isnan(cell.sem) else f"{mean} ± {cell.sem * column.scale:.{column.digits}f}"
@@ -144,5 +172,9 @@ def _latex_escape(text: str) -> str:
         "*": r"$^*$",
         "−": "$-$",
         "×": r"$\times$",
+        "†": r"\dag",
+        "²": "$^2$",
+        "σ": r"$\sigma$",
+        "→": r"$\to$",
     }
     return "".join(replacements.get(letter, letter) for letter in text)

@@ -1,14 +1,13 @@
 """The report of a temperature study."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from ensgap.folder import StudyFolder
-from ensgap.gap import Estimate
 from ensgap.report.design_tables import tidy_csv
 from ensgap.report.report import Card, Report, count_verdicts, data_notes, facts, json_estimate, summary_head
 from ensgap.report.temperature_figures import draw_figures
-from ensgap.report.temperature_tables import main_tables, more_tables, tidy, title_of
+from ensgap.report.temperature_tables import main_tables, more_tables, tidy
 from ensgap.results.temperature import TemperatureCell, TemperatureResults, Variant, read_temperature
 
 
@@ -16,18 +15,12 @@ def temperature_report(folder: StudyFolder) -> Report:
     """Everything about it, recomputed from the saved predictions."""
     results = read_temperature(folder)
     config = results.design.config
-    cell, variant, estimate = _best(results.cells)
-    where = f"{title_of(variant)}, {results.design.where(cell.holdout)}"
     names = ("task", "members", "replicates", "weight_decay", "epochs", "lr", "val_fractions", "holdouts", "seed")
-    notes = [*data_notes(results.design.study), *results.design.notes]
     return Report(
         title=f"Temperature scaling of a deep ensemble on {config['task']}",
         headline=_headline(results),
-        notes=notes,
-        cards=[
-            Card("lowest ensemble NLL on test data", f"{estimate.mean:.4f}", where),
-            *_gap_cards(results),
-        ],
+        notes=[*data_notes(results.design.study), *results.design.notes],
+        cards=_cards(results),
         tables=main_tables(results),
         figures=draw_figures(results),
         facts=facts(results.design.study, names),
@@ -38,11 +31,6 @@ def temperature_report(folder: StudyFolder) -> Report:
     )
 
 
-def _best(cells: Sequence[TemperatureCell]) -> tuple[TemperatureCell, Variant, Estimate]:
-    found = [(cell, variant, scaled.estimate("ensemble_nll")) for cell in cells for variant, scaled in cell.by.items()]
-    return min(found, key=lambda item: item[2].mean)
-
-
 def _headline(results: TemperatureResults) -> str:
     config = results.design.config
     verdicts = [gap["nll"].verdict for cell in results.cells if (gap := cell.gap()) is not None]
@@ -51,25 +39,38 @@ def _headline(results: TemperatureResults) -> str:
             f"On {config['task']}, only disjoint holdouts were asked for, under which there is no joint temperature: "
             "no point is held out by two members. The tables have the individual temperatures."
         )
-    cell, variant, estimate = _best(results.cells)
+    cell = _smallest(results)
+    none, plain, weighed = (_nll(cell, v) for v in (Variant("none"), Variant("joint"), Variant("joint", prior=True)))
     return (
         f"On {config['task']}, with {config['members']} members: one temperature for the ensemble gave a lower "
-        f"ensemble NLL on test data than individual temperatures {count_verdicts(verdicts)}. The lowest ensemble NLL, "
-        f"{estimate.mean:.4f}, had {title_of(variant)} with {results.design.where(cell.holdout)}."
+        f"ensemble NLL on test data than individual temperatures {count_verdicts(verdicts)}. With the fewest points to "
+        f"fit it on ({cell.points}, {results.design.where(cell.holdout)}) the joint temperature gave {plain:.4f}, and "
+        f"{weighed:.4f} with a weak prior; no scaling gave {none:.4f}."
     )
 
 
-def _gap_cards(results: TemperatureResults) -> list[Card]:
-    cell = next((c for c in results.cells if c.holdout == results.sweep.holdout), None)
-    gap = cell.gap() if cell is not None else None
-    if cell is None or gap is None:
+def _smallest(results: TemperatureResults) -> TemperatureCell:
+    """The holdout with the fewest points of those that have a joint temperature."""
+    return min((cell for cell in results.cells if cell.gap() is not None), key=lambda cell: cell.points)
+
+
+def _nll(cell: TemperatureCell, variant: Variant) -> float:
+    return cell.by[variant].estimate("ensemble_nll").mean
+
+
+def _cards(results: TemperatureResults) -> list[Card]:
+    cell = next(c for c in results.cells if c.holdout == results.sweep.holdout)
+    gap = cell.gap()
+    if gap is None:
         return []
-    e = gap["nll"]
+    e, few = gap["nll"], _smallest(results)
     interval = f"95% interval {e.low:+.4f} to {e.high:+.4f}; " if e.sem == e.sem else ""
+    where = results.design.where(cell.holdout)
+    plain, weighed = (_nll(few, Variant("joint", prior)) for prior in (False, True))
+    below = f"joint temperature, ensemble test NLL; {results.design.where(few.holdout)}, {few.points} points"
     return [
-        Card(
-            "gap, individual − joint, test NLL", f"{e.mean:+.4f}", interval + results.design.where(cell.holdout), "ens"
-        )
+        Card("gap, individual − joint, test NLL", f"{e.mean:+.4f}", interval + where, "ens"),
+        Card("plain → with the prior", f"{plain:.4f} → {weighed:.4f}", below),
     ]
 
 

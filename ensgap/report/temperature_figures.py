@@ -4,6 +4,7 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 from ensgap.metrics import METRICS
 from ensgap.report.design_tables import LEVELS, scale_of
@@ -56,6 +57,12 @@ def _around(axes: Axes, sweep: Sweep, metric: str) -> None:
     axes.set_xticks([], minor=True)
 
 
+def _nearest_minimum(values: NDArray[np.float64], place: int) -> int:
+    """Where the values are lowest; of several such places, the one nearest to `place`."""
+    lowest = np.flatnonzero(values == values.min())
+    return int(lowest[np.abs(lowest - place).argmin()])
+
+
 def _sweep(results: TemperatureResults) -> NamedFigure:
     sweep = results.sweep
     with matplotlib.rc_context(STYLE):
@@ -64,12 +71,10 @@ def _sweep(results: TemperatureResults) -> NamedFigure:
             axes = figure.add_subplot(1, 3, place)
             for scaling in ("joint", "pooled"):
                 look, curve = LOOKS[scaling], sweep.curves[scaling]
-                lowest = int(curve["nll"].argmin())
-                values = scale_of(metric) * curve[metric]
+                values, at = scale_of(metric) * curve[metric], int(curve["nll"].argmin())
+                lowest = _nearest_minimum(values, at)
                 axes.plot(sweep.temperatures, values, look.dash, color=look.color, linewidth=1.8, label=look.title)
-                axes.axvline(
-                    sweep.temperatures[lowest], color=look.color, linestyle=look.dash, linewidth=0.9, alpha=0.6
-                )
+                axes.axvline(sweep.temperatures[at], color=look.color, linestyle=look.dash, linewidth=0.9, alpha=0.6)
                 axes.plot(sweep.temperatures[lowest], values[lowest], look.marker, color=look.color, markersize=7)
             _around(axes, sweep, metric)
             axes.set_xlabel("Temperature")
@@ -79,6 +84,7 @@ def _sweep(results: TemperatureResults) -> NamedFigure:
     where = results.design.where(sweep.holdout)
     caption = (
         f"The ensemble on test data at every temperature ({where}, mean over replicates), scaled before averaging "
-        "(joint) or after (pool, then calibrate). Markers and vertical lines: the temperature of the lowest NLL."
+        "(joint) or after (pool, then calibrate). Markers: each curve's lowest value; vertical lines: the temperature "
+        "of the lowest NLL."
     )
     return NamedFigure("sweep", caption, figure)

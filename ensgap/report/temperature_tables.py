@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from ensgap import calibrate
 from ensgap.gap import Estimate
 from ensgap.report.design_tables import (
     BOLD,
@@ -12,40 +13,42 @@ from ensgap.report.design_tables import (
     beside,
     gap_table,
     marked,
+    paper_note,
     percent,
     rows_table,
 )
 from ensgap.report.panels import LOOKS
-from ensgap.report.tables import Marked, Table
+from ensgap.report.tables import Column, Marked, Table
 from ensgap.results.temperature import TemperatureCell, TemperatureResults, Variant
 
 PAPERS = ("none", "individual", "joint")
-BOUND_NOTE = "† n%: in that share of the fits the temperature sat on its bound, for want of a finite optimum."
+BOUND_NOTE = (
+    f"† n%: in that share of the fits the temperature sat on its bound (1/{calibrate.BOUND:g} or {calibrate.BOUND:g}), "
+    "mostly for want of a finite optimum."
+)
 
 
 def main_tables(results: TemperatureResults) -> list[Table]:
     """The paper's tables, and the gaps."""
-    levels = [_paper_table(results, level, metric) for level in LEVELS for metric in ("error", "nll", "ece")]
-    return [*levels, _gaps(results)]
+    levels = [_paper_table(results, level, metric) for level in LEVELS for metric in TITLES]
+    return [*levels, *([_gaps(results)] if any(cell.gap() for cell in results.cells) else [])]
 
 
 def more_tables(results: TemperatureResults) -> list[Table]:
     """Every scaling, and the temperatures found."""
-    return [*_all_scalings(results), _temperatures(results)]
+    return [*(_all_scalings(results, order) for order in results.design.orders), _temperatures(results)]
 
 
-def title_of(variant: Variant) -> str:
-    """A variant in words."""
-    return LOOKS[variant.scaling].title + (", with prior" if variant.prior else "")
+def bound_mark(share: float) -> str:
+    """The share of temperatures on their bound, if any."""
+    return f" † {share:.0%}" if share else ""
 
 
 def _cell(results: TemperatureResults, cell: TemperatureCell | None, variant: Variant, figure: str) -> Marked | None:
     if cell is None or variant not in cell.by:
         return None
     level, metric = figure.rsplit("_", 1)
-    scaled = cell.by[variant]
-    share = scaled.at_bound.mean()
-    paper = None
+    scaled, paper = cell.by[variant], None
     if not variant.prior:
         paper = beside(
             results.design.config,
@@ -56,52 +59,52 @@ def _cell(results: TemperatureResults, cell: TemperatureCell | None, variant: Va
             fraction=cell.holdout.fraction,
             metric=metric,
         )
-    return marked(scaled.estimate(figure), metric, paper, f" † {share:.0%}" if share else "")
+    return marked(scaled.estimate(figure), metric, paper, bound_mark(scaled.at_bound.mean()))
 
 
 def _paper_table(results: TemperatureResults, level: str, metric: str) -> Table:
-    """As in the paper: a row per validation share, no scaling, individual and joint by holdout."""
+    """As in the paper: a row per validation share; no scaling, individual and joint, each by holdout."""
     shares, orders = results.design.shares, results.design.orders
-    columns = {
-        f"{scaling}/{order}": f"{LOOKS[scaling].title}, {results.design.name(order)}"
+    columns = [
+        Column(f"{scaling}/{order}", results.design.name(order), group=LOOKS[scaling].title)
         for scaling in PAPERS
         for order in orders
-    }
+        if not (scaling == "joint" and order == 1)
+    ]
 
     def cell(row: int, key: str) -> Marked | None:
         scaling, order = key.split("/")
         where = results.cell(int(order), shares[row])
         return _cell(results, where, Variant(scaling), f"{level}_{metric}")  # type: ignore[arg-type]
 
-    beside_text = " (paper …): its figure for the same cell." if results.design.config["as_paper"] else ""
     caption = (
-        f"Test data, {LEVELS[level]}: {TITLES[metric]}, mean ± SEM over replicates. {BOLD} {BOUND_NOTE}{beside_text}"
+        f"Test data, {LEVELS[level]}: {TITLES[metric]}, mean ± SEM over replicates. {BOLD} {BOUND_NOTE}"
+        f"{paper_note(results.design.config)}"
     )
     rows = [(percent(share),) for share in shares]
     return rows_table(f"{level}_{metric}", caption, rows, ("Held out",), columns, cell)
 
 
-def _all_scalings(results: TemperatureResults) -> list[Table]:
-    """Every way with and without the prior, a table per holdout."""
-    tables = []
-    for order in results.design.orders:
-        cells = [cell for cell in results.cells if cell.holdout.order == order]
-        columns = {variant.name: title_of(variant) for variant in cells[0].by}
-        variants = {variant.name: variant for variant in cells[0].by}
+def _all_scalings(results: TemperatureResults, order: int) -> Table:
+    """Every way, with and without the prior, of one holdout: a row per share and figure."""
+    cells = [cell for cell in results.cells if cell.holdout.order == order]
+    variants = {variant.name: variant for variant in cells[0].by}
+    figures = [(cell, level, metric) for cell in cells for level in LEVELS for metric in TITLES]
 
-        def cell(row: int, key: str, cells: Any = cells, variants: Any = variants) -> Marked | None:
-            found = _cell(results, cells[row], variants[key], "ensemble_nll")
-            return None if found is None else Marked(found.estimate, None, found.mark, found.digits, found.scale)
+    def cell(row: int, key: str) -> Marked | None:
+        where, level, metric = figures[row]
+        scaled = where.by[variants[key]]
+        return marked(scaled.estimate(f"{level}_{metric}"), metric, None, bound_mark(scaled.at_bound.mean()))
 
-        name = results.design.name(order)
-        caption = (
-            f"{name.capitalize()} holdout: the ensemble's test NLL with every scaling, plain and with a weak Gaussian "
-            f"prior on log T (σ = 1). {BOLD} {BOUND_NOTE}"
-        )
-        rows = [(percent(c.holdout.fraction), str(c.points)) for c in cells]
-        heads = ("Held out", "Points")
-        tables.append(rows_table(f"all_scalings_{name.replace(' ', '_')}", caption, rows, heads, columns, cell))
-    return tables
+    name = results.design.name(order)
+    caption = (
+        f"{name.capitalize()} holdout: every scaling on test data, plain and with a weak Gaussian prior on log T "
+        f"(σ = {calibrate.PRIOR:g}). {BOLD} {BOUND_NOTE}"
+    )
+    rows = [(percent(c.holdout.fraction), str(c.points), f"{LEVELS[lv]}, {TITLES[m]}") for c, lv, m in figures]
+    heads = ("Held out", "Points", "Figure")
+    file = f"all_scalings_{name.replace(' ', '_')}"
+    return rows_table(file, caption, rows, heads, _by_variant(list(variants.values())), cell)
 
 
 def _temperatures(results: TemperatureResults) -> Table:
@@ -112,15 +115,20 @@ def _temperatures(results: TemperatureResults) -> Table:
         scaled = next((s for variant, s in cells[row].by.items() if variant.name == key), None)
         if scaled is None:
             return None
-        share = scaled.at_bound.mean()
         values = np.exp(np.log(scaled.temperatures).mean(1))  # a replicate's temperatures, averaged in log space
-        return Marked(Estimate.of(values), None, f" † {share:.0%}" if share else "", 3)
+        return Marked(Estimate.of(values), None, bound_mark(scaled.at_bound.mean()), 3)
 
     rows = [(results.design.name(c.holdout.order), percent(c.holdout.fraction), str(c.points)) for c in cells]
     caption = f"The temperatures found (above 1 softens). {BOUND_NOTE}"
-    columns = {variant.name: title_of(variant) for variant in variants}
     heads = ("Holdout", "Held out", "Points")
-    return rows_table("temperatures", caption, rows, heads, columns, cell, bold=lambda _: False)
+    return rows_table("temperatures", caption, rows, heads, _by_variant(variants), cell, best=lambda _: "none")
+
+
+def _by_variant(variants: list[Variant]) -> list[Column]:
+    kinds = {False: "plain", True: "with the prior"}
+    return [
+        Column(v.name, LOOKS[v.scaling].title, group="" if v.scaling == "none" else kinds[v.prior]) for v in variants
+    ]
 
 
 def _gaps(results: TemperatureResults) -> Table:

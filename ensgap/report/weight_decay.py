@@ -9,7 +9,7 @@ from ensgap.report.style import number
 from ensgap.report.weight_decay_figures import draw_figures
 from ensgap.report.weight_decay_tables import report_tables, trials_table
 from ensgap.report.words import METRIC_WORDS, interval_of, signed, unit_of
-from ensgap.results.weight_decay import SettingFigures, StudyResults, read_results
+from ensgap.results.optima import SettingFigures, StudyResults, read_results
 
 
 def weight_decay_report(folder: StudyFolder) -> Report:

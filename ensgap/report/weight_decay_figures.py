@@ -12,7 +12,7 @@ from ensgap.gap import Array, Estimate
 from ensgap.report.report import NamedFigure
 from ensgap.report.style import ENS, IND, STYLE, canvas, number
 from ensgap.report.words import METRIC_WORDS
-from ensgap.results.weight_decay import SettingFigures, StudyResults
+from ensgap.results.optima import SettingFigures, StudyResults
 
 SIZES = LinearSegmentedColormap.from_list("sizes", [IND, "#B9B9B9", ENS])
 

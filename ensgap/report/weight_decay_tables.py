@@ -9,7 +9,7 @@ from ensgap.losses import Loss, objective_names
 from ensgap.report.style import number
 from ensgap.report.tables import Cell, Column, Table
 from ensgap.report.words import METRIC_WORDS, metric_column
-from ensgap.results.weight_decay import StudyResults
+from ensgap.results.optima import StudyResults
 
 LEVELS = {"ensemble": "ensemble", "avg_member": "average member"}
 ORDER: dict[Loss, tuple[str, ...]] = {

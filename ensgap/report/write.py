@@ -62,7 +62,7 @@ def _html(report: Report, folder: Path) -> str:
         for f in report.figures
     ]
     tables, appendix = (
-        [(table.name, Markup(table.html())) for table in group] for group in (report.tables, report.appendix)
+        [(table, Markup(table.html())) for table in group] for group in (report.tables, report.appendix)
     )
     page = environment.get_template("page.html")
     return page.render(report=report, figures=images, tables=tables, appendix=appendix)

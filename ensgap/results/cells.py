@@ -7,7 +7,7 @@ from typing import Any
 
 from ensgap.errors import UserError
 from ensgap.folder import StudyFolder, TrialRecord
-from ensgap.holdout import Holdout
+from ensgap.holdout import Holdout, describe, name_of
 from ensgap.predictions import Predictions
 
 
@@ -69,12 +69,11 @@ class Design:
 
     def name(self, order: int) -> str:
         """An order as people call it."""
-        return {self.config["members"]: "shared", 1: "disjoint", 2: "overlapping"}.get(order, f"order {order}")
+        return name_of(order, self.config["members"])
 
     def where(self, holdout: Holdout) -> str:
         """A holdout in words."""
-        name = self.name(holdout.order)
-        return f"{'an' if name[0] == 'o' else 'a'} {name} holdout of {100 * holdout.fraction:g}%"
+        return describe(holdout, self.config["members"])
 
 
 def read_design(folder: StudyFolder) -> Design:
@@ -90,12 +89,14 @@ def read_design(folder: StudyFolder) -> Design:
         holdout = record.identity["holdout"]
         where = (record.identity.get("fast_weights") or "none", holdout["order"], holdout["fraction"])
         if record.status == "diverged":
-            diverged.append(f"order {where[1]} with a share of {where[2]:g}")
+            diverged.append(describe(Holdout(**holdout), study["config"]["members"]))
         else:
             groups.setdefault(where, []).append((record, folder.trials / key))
+    if not groups and not missing:
+        raise UserError("Every trial diverged, so there is nothing to report; try a lower --lr with another --out.")
     if not groups:
         raise UserError(f"No trial of the study in {folder.path} has finished yet; continue it with --resume.")
-    notes = list(study["left_out"])
+    notes = list(study["notes"])
     if missing:
         notes.append(f"Unfinished: {missing} of {len(study['trials'])} trials are missing; continue with --resume.")
     if diverged:

@@ -18,6 +18,7 @@ class Stopped:
     """What one rule kept in one cell, a value per replicate."""
 
     figures: Mapping[str, Array]  # of the test data, and `epochs`: steps until there over steps of an epoch of the pool
+    at_bound: float = 0.0  # the share of temperatures on their bound, if one was fitted
 
     def estimate(self, name: str) -> Estimate:
         """Mean and uncertainty over replicates."""
@@ -31,7 +32,7 @@ class StoppingCell:
     holdout: Holdout
     replicates: tuple[int, ...]
     by: Mapping[Rule, Stopped]
-    scaled: Stopped | None  # the joint rule's, with a joint temperature from the same holdout
+    scaled: Mapping[Rule, Stopped]  # the same with a joint temperature from the same holdout; nothing under order 1
     unstopped: bool  # whether a trial reached the last epoch allowed before every rule had stopped
 
     def gap(self) -> Mapping[str, Estimate] | None:
@@ -66,13 +67,15 @@ def read_stopping(folder: StudyFolder) -> StoppingResults:
 
 def _stopped(cell: Cell) -> StoppingCell:
     by: dict[Rule, Stopped] = {rule: kept(cell, rule) for rule in RULES if cell.has(f"{rule}-test")}
-    scaled = None
-    if "joint" in by:
-        temperatures = calibrate.fit(cell.predictions("joint-holdout"), "joint")
-        found = calibrate.figures(cell.predictions("joint-test"), temperatures)
-        scaled = Stopped({name: values.numpy() for name, values in found.items()})
+    scaled = {rule: _scaled(cell, rule) for rule in by} if cell.holdout.order > 1 else {}
     unstopped = not all(record.details["stopped"] for record, _ in cell.trials)
     return StoppingCell(cell.holdout, cell.replicates, by, scaled, unstopped)
+
+
+def _scaled(cell: Cell, rule: Rule) -> Stopped:
+    temperatures = calibrate.fit(cell.predictions(f"{rule}-holdout"), "joint")
+    found = calibrate.figures(cell.predictions(f"{rule}-test"), temperatures)
+    return Stopped({name: v.numpy() for name, v in found.items()}, float(temperatures.at_bound.double().mean()))
 
 
 def kept(cell: Cell, rule: Rule) -> Stopped:

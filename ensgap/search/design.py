@@ -8,6 +8,7 @@ from ensgap.points import Points
 from ensgap.report.report import Report
 from ensgap.search.study import chosen_task, only_asked, run_study
 from ensgap.search.tuner import Runner
+from ensgap.spec import TrialSpec
 from ensgap.tasks import TaskData
 
 
@@ -23,16 +24,17 @@ def design_study(
     plan: DesignPlan, config: TemperatureConfig | EarlyStoppingConfig | BatchEnsembleConfig
 ) -> tuple[Report, str]:
     """Run a study, or what is missing of it, and write its report; the report, and where it is."""
+    planned: list[TrialSpec] = []
 
     def check(pool: Points) -> dict[str, Any]:
-        holdouts, refused = plan.feasible(pool.labels)
-        for sentence in refused:
+        holdouts, notes = plan.feasible(pool.labels)
+        planned.extend(plan.trials(holdouts))
+        for sentence in notes:
             print(sentence, flush=True)
-        return {"trials": [spec.key for spec in plan.trials(holdouts)], "left_out": refused}
+        return {"trials": [spec.key for spec in planned], "notes": notes}
 
     def train(runner: Runner, data: TaskData) -> None:
-        holdouts, _ = plan.feasible(data.pool.labels)
-        for _, specs in groupby(plan.trials(holdouts), key=lambda spec: spec.stopping):
+        for _, specs in groupby(planned, key=lambda spec: spec.stopping):
             runner.run_grid(list(specs), data.test)
 
     report, folder = run_study(plan, config, check, train)

@@ -50,7 +50,7 @@ class TrialRun:
             self._stack(),
             pool,
             train_index,
-            spec.train,
+            spec.training,
             member_generators(spec.seed, spec.replicates, spec.members, ORDER),
             self.task.prepare(pool, train_index),
         )
@@ -61,10 +61,10 @@ class TrialRun:
     def _stack(self) -> Stack:
         spec, stack = self.spec, len(self.spec.replicates) * self.spec.members
         optimizer = OptimizerConfig(
-            spec.train.optimizer,
-            lr=[spec.train.lr] * stack,
-            weight_decay=[spec.setting["weight_decay"]] * stack,
-            momentum=spec.train.momentum,
+            spec.training.optimizer,
+            lr=[spec.training.lr] * stack,
+            weight_decay=[float(spec.setting.get("weight_decay", 0.0))] * stack,
+            momentum=spec.training.momentum,
         )
         if spec.fast_weights is not None:
             who = (spec.seed, spec.replicates, spec.members, spec.fast_weights)
@@ -104,7 +104,7 @@ class TrialRun:
 
     def is_last(self, epoch: Epoch) -> bool:
         """Whether training ends here in any case."""
-        return epoch.epoch == self.spec.train.epochs
+        return epoch.epoch == self.spec.training.epochs
 
     def wants_to_see(self, epoch: Epoch, every: int) -> bool:
         """Whether to evaluate after this epoch."""

@@ -39,8 +39,9 @@ class StoppingRun(TrialRun):
         if any(bool(rows.any()) for rows in improved.values()):
             self._keep(improved, "holdout", holdout)
             self._keep(improved, "test", self.predict_test())
-            if self.spec.fast_weights is not None:  # what a leak is seen by
-                self._keep(improved, "pool", self.predict_pool())
+            decisive = [*improved][-1]  # joint; under order 1, the shared epoch
+            if self.spec.fast_weights is not None and bool(improved[decisive].any()):  # what a leak is seen by
+                self._keep({decisive: improved[decisive]}, "pool", self.predict_pool())
             if self.watch.stopping.keep_weights:
                 self._keep_weights(improved)
         return {name: float(values.mean()) for name, values in metrics.evaluate(holdout).items()}
@@ -67,7 +68,7 @@ class StoppingRun(TrialRun):
             for rule, kept in self.watch.kept.items()
             for what, logits in kept.items()
         }
-        size = self.spec.train.batch_size
+        size = self.spec.training.batch_size
         return predictions, {
             "member_nll": torch.stack(self.watch.member_nll).tolist(),
             "joint_nll": torch.stack(self.watch.joint_nll).tolist() if self.watch.joint_nll else None,

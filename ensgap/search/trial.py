@@ -63,7 +63,7 @@ class Trial(tune.Trainable):
             device = torch.device("cuda" if self.machine.gpu else "cpu")
             kind = TrialRun if spec.stopping is None else StoppingRun
             run = kind(spec, self.task, self.pool, self.test, self.folder, device, self.machine.kernels)
-            yield from run.reports(every=max(1, spec.train.epochs // REPORTS))
+            yield from run.reports(every=max(1, spec.training.epochs // REPORTS))
         else:
             figures = hopeless(self.task.loss) | record.validation
             yield figures | {"epoch": record.epochs, "diverged": record.status == "diverged", "done": True}

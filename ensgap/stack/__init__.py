@@ -4,6 +4,7 @@ from ensgap.stack.batch_ensemble import FastInit
 from ensgap.stack.batch_ensemble_stack import BatchEnsembleStack
 from ensgap.stack.optim import OptimizerConfig
 from ensgap.stack.stack import BatchedStack, Kernels, LoopStack, Precision, Stack
+from ensgap.stack.vectorize import Vectorized, Way, make_member, vectorize, vectorize_members
 
 __all__ = [
     "BatchEnsembleStack",
@@ -14,4 +15,9 @@ __all__ = [
     "OptimizerConfig",
     "Precision",
     "Stack",
+    "Vectorized",
+    "Way",
+    "make_member",
+    "vectorize",
+    "vectorize_members",
 ]

@@ -59,8 +59,13 @@ class _FusedOptimizer:
         self.factor = factor
 
     @torch.no_grad()
-    def _update(self, group: _Group, gradients: list[Tensor]) -> None:
-        found = [_laid_out_as(tensor, gradient) for tensor, gradient in zip(group.tensors, gradients, strict=True)]
+    def _update(self, group: _Group, gradients: Sequence[Tensor | None]) -> None:
+        """One step; tensors without a gradient, which the network did not use, stay as they are."""
+        used = [i for i, gradient in enumerate(gradients) if gradient is not None]
+        tensors = [group.tensors[i] for i in used]
+        memory = [[kind[i] for i in used] for kind in group.memory]
+        given = [gradient for gradient in gradients if gradient is not None]
+        found = [_laid_out_as(tensor, gradient) for tensor, gradient in zip(tensors, given, strict=True)]
         common: Any = {
             "lr": group.lr * self.factor,
             "weight_decay": group.weight_decay,
@@ -68,12 +73,12 @@ class _FusedOptimizer:
             "fused": True,
         }
         if self.config.name == "sgd":
-            (momenta,) = group.memory
+            (momenta,) = memory
             momentum = self.config.momentum
-            sgd(group.tensors, found, momenta, momentum=momentum, dampening=0.0, nesterov=False, **common)
+            sgd(tensors, found, momenta, momentum=momentum, dampening=0.0, nesterov=False, **common)
         else:
-            means, squares, steps = group.memory
-            adam(group.tensors, found, means, squares, [], steps, **ADAM, **common)
+            means, squares, steps = memory
+            adam(tensors, found, means, squares, [], steps, **ADAM, **common)
 
     def state_dict(self) -> dict[str, Any]:
         """What it remembers, for a checkpoint."""
@@ -104,9 +109,9 @@ class StackOptimizer(_FusedOptimizer):
 
     def step(self, outputs: Tensor, gradient: Tensor) -> None:
         """One step, given the network's outputs and the gradient of the members' own losses in them."""
-        gradients = torch.autograd.grad(outputs, self.parameters, gradient)
+        gradients = torch.autograd.grad(outputs, self.parameters, gradient, allow_unused=True)
         for run, group in zip(self.runs, self.groups, strict=True):
-            self._update(group, [found[run] for found in gradients])
+            self._update(group, [None if found is None else found[run] for found in gradients])
 
 
 class MemberOptimizer(_FusedOptimizer):
@@ -118,7 +123,7 @@ class MemberOptimizer(_FusedOptimizer):
 
     def step(self, outputs: Tensor, gradient: Tensor) -> None:
         """One step, given the network's outputs and the gradient of the member's loss in them."""
-        self._update(self.groups[0], list(torch.autograd.grad(outputs, self.parameters, gradient)))
+        self._update(self.groups[0], torch.autograd.grad(outputs, self.parameters, gradient, allow_unused=True))
 
 
 def _laid_out_as(parameter: Tensor, gradient: Tensor) -> Tensor:

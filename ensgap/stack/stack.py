@@ -4,12 +4,14 @@ Which is faster depends on the network and the device; both give the same member
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from ensgap import gaussian
+from ensgap.stack.noise import MemberNoise
 from ensgap.stack.optim import MemberOptimizer, OptimizerConfig, StackOptimizer
 
 Kernels = Literal["auto", "batched", "loop"]
@@ -74,18 +76,20 @@ class BatchedStack:
         optimizer: OptimizerConfig,
         device: torch.device,
         precision: Precision = "float32",
+        noise: MemberNoise | None = None,  # of networks that draw random numbers in training
     ) -> None:
         self.network = network.to(device=device, dtype=next(members[0].parameters()).dtype)
         states = [member.state_dict() for member in members]
         wanted = network.state_dict().keys()
         network.load_state_dict({name: torch.stack([state[name] for state in states]) for name in wanted})
-        self.optimizer = StackOptimizer(list(network.parameters()), optimizer)
+        self.optimizer = StackOptimizer(trained_parameters(network), optimizer)
         self.autocast = _autocast(device, precision)
+        self.noise = noise
 
     def step(self, inputs: Any, labels: Tensor, batch_size: int) -> Tensor:
         """One batched forward and backward pass, one fused optimizer step."""
         self.network.train()
-        with self.autocast():
+        with self.autocast(), self.noise.batched() if self.noise else nullcontext():
             logits = self.network(inputs)
         nll, gradient = nll_and_gradient(logits, labels)
         self.optimizer.step(logits, gradient.div_(batch_size))
@@ -113,12 +117,15 @@ class BatchedStack:
 
     def state_dict(self) -> dict[str, Any]:
         """Weights, buffers and optimizer."""
-        return {"network": self.network.state_dict(), "optimizer": self.optimizer.state_dict()}
+        found = {"network": self.network.state_dict(), "optimizer": self.optimizer.state_dict()}
+        return found | ({"noise": self.noise.state_dict()} if self.noise else {})
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take them up again."""
         self.network.load_state_dict(state["network"])
         self.optimizer.load_state_dict(state["optimizer"])
+        if self.noise:
+            self.noise.load_state_dict(state["noise"])
 
 
 class LoopStack:
@@ -130,20 +137,22 @@ class LoopStack:
         optimizer: OptimizerConfig,
         device: torch.device,
         precision: Precision = "float32",
+        noise: MemberNoise | None = None,  # of networks that draw random numbers in training
     ) -> None:
         self.networks = nn.ModuleList(member.to(device) for member in members)
         self.optimizers = [
-            MemberOptimizer(list(network.parameters()), optimizer, m) for m, network in enumerate(self.networks)
+            MemberOptimizer(trained_parameters(network), optimizer, m) for m, network in enumerate(self.networks)
         ]
         self.autocast = _autocast(device, precision)
+        self.noise = noise
 
     def step(self, inputs: Any, labels: Tensor, batch_size: int) -> Tensor:
         """Forward, backward and optimizer step of one member after the other."""
         self.networks.train()
         found = []
         for m, (network, optimizer) in enumerate(zip(self.networks, self.optimizers, strict=True)):
-            with self.autocast():
-                logits = network(inputs[m])
+            with self.autocast(), self.noise.of(m) if self.noise else nullcontext():
+                logits = call_member(network, inputs[m])
             nll, gradient = nll_and_gradient(logits.unsqueeze(0), labels[m : m + 1])
             optimizer.step(logits, gradient[0].div_(batch_size))
             found.append(nll)
@@ -154,7 +163,7 @@ class LoopStack:
         """Member after member."""
         self.networks.eval()
         with self.autocast():
-            found = torch.stack([network(inputs[m]) for m, network in enumerate(self.networks)])
+            found = torch.stack([call_member(network, inputs[m]) for m, network in enumerate(self.networks)])
         return found.float() if found.dtype == torch.bfloat16 else found
 
     def set_lr_factor(self, factor: float) -> None:
@@ -172,13 +181,27 @@ class LoopStack:
 
     def state_dict(self) -> dict[str, Any]:
         """Weights, buffers and optimizers."""
-        return {"networks": self.networks.state_dict(), "optimizers": [o.state_dict() for o in self.optimizers]}
+        found = {"networks": self.networks.state_dict(), "optimizers": [o.state_dict() for o in self.optimizers]}
+        return found | ({"noise": self.noise.state_dict()} if self.noise else {})
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take them up again."""
         self.networks.load_state_dict(state["networks"])
         for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(saved)
+        if self.noise:
+            self.noise.load_state_dict(state["noise"])
+
+
+def call_member(network: nn.Module, inputs: Any) -> Tensor:
+    """An ordinary network on one member's batch; a tuple holds its arguments."""
+    found: Tensor = network(*inputs) if isinstance(inputs, tuple) else network(inputs)
+    return found
+
+
+def trained_parameters(network: nn.Module) -> list[Tensor]:
+    """Those that are not frozen."""
+    return [parameter for parameter in network.parameters() if parameter.requires_grad]
 
 
 def _autocast(device: torch.device, precision: Precision) -> Callable[[], Any]:

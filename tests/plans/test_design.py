@@ -59,6 +59,9 @@ def test_more_replicates_keep_the_trials_that_were_there() -> None:
     check_continues(many, few.to_json())
     with pytest.raises(UserError, match="patience 10, not 3"):
         check_continues(EarlyStoppingConfig(patience=3).plan(DIGITS), few.to_json())
+    keeping = EarlyStoppingConfig(replicates=5, keep_weights=True).plan(DIGITS)  # without it, all would be trained anew
+    with pytest.raises(UserError, match="keep weights True, not False"):
+        check_continues(few, keeping.to_json())
 
 
 def test_what_does_not_fit_is_left_out_with_a_reason() -> None:
@@ -66,7 +69,7 @@ def test_what_does_not_fit_is_left_out_with_a_reason() -> None:
     holdouts, refused = plan.feasible(LABELS)
     assert holdouts == [Holdout(4, 0.1), Holdout(4, 0.4), Holdout(1, 0.1)]
     assert len(refused) == 1
-    assert "order 1 with a share of 0.4" in refused[0]
+    assert refused[0].startswith("Left out: a disjoint holdout of 40%. 4 chunks of 359 points do not fit")
     with pytest.raises(UserError, match="No validation share"):
         replace(plan, val_fractions=(0.4,), holdouts=(1,)).feasible(LABELS)
 
@@ -81,6 +84,13 @@ def test_batch_ensemble_has_the_deep_ensemble_with_a_shared_holdout_as_its_basel
     assert all(spec.stopping and "individual" not in spec.stopping.rules for spec in trials if spec.fast_weights)
     stopped = EarlyStoppingConfig(members=4, val_fractions=(0.1,), holdouts=("shared",)).plan(DIGITS)
     assert {spec.key for spec in deep} == {spec.key for spec in stopped.trials(holdouts[:1])}
+
+
+def test_disjoint_holdouts_have_individual_temperatures_and_a_sentence_about_it() -> None:
+    plan = TemperatureConfig(holdouts=("shared", "disjoint"), val_fractions=(0.1,)).plan(DIGITS)
+    holdouts, notes = plan.feasible(LABELS)
+    assert len(holdouts) == 2
+    assert len(notes) == 1 and "individual temperatures only" in notes[0]
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,8 @@ def test_optuna_tries_the_grid_and_more() -> None:
 
 def test_test_trials_cover_the_replicates_in_stacks_of_the_searchs_size() -> None:
     groups = [
-        spec.replicates for spec in WeightDecayConfig(replicates=5, test_replicates=12).plan(DIGITS).test_trials(0.1)
+        spec.replicates
+        for spec in WeightDecayConfig(replicates=5, test_replicates=12).plan(DIGITS).test_trials({"weight_decay": 0.1})
     ]
     assert [len(g) for g in groups] == [5, 5, 2]
     assert sum(groups, ()) == tuple(range(1000, 1012))

@@ -11,7 +11,7 @@ import pytest
 from ensgap.folder import StudyFolder
 from ensgap.gap import Estimate
 from ensgap.report.tables import Column, Table
-from ensgap.results.weight_decay import read_results
+from ensgap.results.optima import read_results
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 

@@ -112,7 +112,9 @@ def test_a_batch_ensemble_keeps_the_pool_too(stopping: TrialSpec, tmp_path: Path
     record = folder.find(spec)
     assert record is not None
     assert ("joint-test" in record.files) == (order > 1)
-    pool = loaded(folder, spec, "shared_epoch-pool")
+    decisive = "joint" if order > 1 else "shared_epoch"
+    assert [name for name in record.files if name.endswith("-pool")] == [f"{decisive}-pool"]
+    pool = loaded(folder, spec, f"{decisive}-pool")
     assert pool.logits.shape == (2, 3, 898, 10)
     assert (pool.held.sum(1) <= order).all()
     slow = 64 * 128 + 128 * 128 + 128 * 10

@@ -1,4 +1,4 @@
-"""The figures of a weight-decay study, recomputed from the predictions in its folder."""
+"""The figures of a study that looks for both optima, recomputed from the predictions in its folder."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +10,7 @@ from ensgap import losses, metrics
 from ensgap.errors import UserError
 from ensgap.folder import StudyFolder, TrialRecord
 from ensgap.gap import Array, Estimate, Selection, optimality_gap, select
+from ensgap.hyperparameters import Setting, order_of
 from ensgap.predictions import Predictions
 from ensgap.spec import Phase
 
@@ -18,7 +19,7 @@ from ensgap.spec import Phase
 class SettingFigures:
     """One setting's figures, a value per replicate; none if it diverged."""
 
-    setting: Mapping[str, float]
+    setting: Setting
     diverged: bool
     replicates: tuple[int, ...]
     figures: Mapping[str, Array]  # name -> [replicates]
@@ -28,7 +29,7 @@ class SettingFigures:
     @property
     def weight_decay(self) -> float:
         """The setting's weight decay."""
-        return self.setting["weight_decay"]
+        return float(self.setting["weight_decay"])
 
     def estimate(self, name: str) -> Estimate:
         """Mean and uncertainty over replicates."""
@@ -69,7 +70,7 @@ class StudyResults:
     def cost(self) -> dict[str, float]:
         """Seconds of training, and what two separate searches would have taken."""
         search = sum(trial.seconds for trial in self.trials)
-        tested = {t.weight_decay: t.seconds for t in self.test.values()}
+        tested = {order_of(t.setting): t.seconds for t in self.test.values()}
         return {
             "search_seconds": search,
             "two_searches_seconds": 2 * search,
@@ -90,9 +91,9 @@ class StudyResults:
 
 def read_settings(folder: StudyFolder, phase: Phase) -> list[SettingFigures]:
     """All settings of a phase, by setting, each with the replicates of all its trials."""
-    groups: dict[tuple[tuple[str, float], ...], list[tuple[TrialRecord, Path]]] = {}
+    groups: dict[object, list[tuple[TrialRecord, Path]]] = {}
     for record, path in folder.ended_trials(phase):
-        groups.setdefault(tuple(sorted(record.setting.items())), []).append((record, path))
+        groups.setdefault(order_of(record.setting), []).append((record, path))
     return [_join(group) for group in groups.values()]
 
 
@@ -140,15 +141,15 @@ def read_results(folder: StudyFolder) -> StudyResults:
     if not trials:
         raise UserError(f"No trial of the study in {folder.path} has ended yet; continue it with --resume.")
     selection = select_settings(trials, study["config"].get("objective", "nll"))
-    tested = {tuple(sorted(t.setting.items())): t for t in read_settings(folder, "test")}
+    tested = {order_of(t.setting): t for t in read_settings(folder, "test")}
     test: dict[str, SettingFigures] = {}
     for name, choice in (("ind", selection.ind), ("ens", selection.ens)):
         setting = trials[choice.trial].setting
-        if tuple(sorted(setting.items())) not in tested:
+        if order_of(setting) not in tested:
             raise UserError(
                 f"The study in {folder.path} has not tested {dict(setting)} yet; continue it with --resume."
             )
-        test[name] = tested[tuple(sorted(setting.items()))]
+        test[name] = tested[order_of(setting)]
     gap = optimality_gap(*_paired(test["ind"], test["ens"]))
     return StudyResults(study, dict(study["config"]), tuple(trials), selection, test, gap)
 

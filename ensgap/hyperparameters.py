@@ -1,0 +1,48 @@
+"""Hyperparameters: what a setting may hold, where each value goes, and which may differ between members of a stack."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from ensgap.train import TrainConfig
+
+Value = float | int | str | bool
+Setting = Mapping[str, Value]
+"""One point of a search space."""
+
+PER_MEMBER = ("lr", "weight_decay")
+"""May differ inside a stack: they are vectors over its members."""
+PER_STACK = ("optimizer", "momentum", "schedule", "epochs", "batch_size")
+"""Of training, and one for a whole stack. So is every argument of a network's factory: it changes what is computed."""
+
+
+def train_config(usual: TrainConfig, setting: Setting) -> TrainConfig:
+    """How a setting is trained: the usual way, except where the setting says otherwise."""
+    own: dict[str, Any] = {name: setting[name] for name in ("lr", *PER_STACK) if name in setting}
+    return replace(usual, **own) if own else usual
+
+
+def network_arguments(setting: Setting) -> dict[str, Value]:
+    """What is not a matter of training: arguments of the network's factory."""
+    return {name: value for name, value in setting.items() if name not in (*PER_MEMBER, *PER_STACK)}
+
+
+def may_share_stack(one: Setting, other: Setting) -> bool:
+    """Whether two settings may be trained in one stack: they differ only in what may differ inside it."""
+    names = {*one, *other} - set(PER_MEMBER)
+    return all(name in one and name in other and one[name] == other[name] for name in names)
+
+
+def order_of(setting: Setting) -> tuple[tuple[str, bool, Value], ...]:
+    """A key to sort settings by: name by name, numbers by size and before words."""
+    return tuple((name, isinstance(value, str), value) for name, value in sorted(setting.items()))
+
+
+def in_words(setting: Setting) -> str:
+    """`lr 0.1, weight decay 0.001`."""
+    return ", ".join(f"{name.replace('_', ' ')} {short(value)}" for name, value in setting.items())
+
+
+def short(value: Value) -> str:
+    """A value, short: 0, 0.003, 1e-05, relu."""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

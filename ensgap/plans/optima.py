@@ -1,0 +1,133 @@
+"""What the plans of studies that look for both optima have in common: search beside a holdout, retrain, test."""
+
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from ensgap.config import StudyConfig, flag
+from ensgap.errors import UserError
+from ensgap.holdout import Holdout, parse_order
+from ensgap.hyperparameters import Setting
+from ensgap.losses import Objective, check_objective
+from ensgap.secrets import mask
+from ensgap.spec import FIRST_TEST_REPLICATE, TrialSpec
+from ensgap.stack import Precision
+from ensgap.tasks import Task
+from ensgap.train import TrainConfig
+
+SearchName = Literal["grid", "optuna", "random"]
+SMOKE = {"members": 2, "replicates": 2, "test_replicates": 2, "epochs": 2, "val_fraction": 0.3}
+
+
+@dataclass(frozen=True)
+class SearchPlan:
+    """Everything that decides the study's figures, and where they go."""
+
+    may_change: ClassVar[tuple[str, ...]] = ("out", "num_samples", "test_replicates", "objective", "optuna_storage")
+    study: str
+    task: Task
+    members: int
+    replicates: int
+    test_replicates: int
+    train: TrainConfig
+    holdout: Holdout
+    search: SearchName
+    num_samples: int
+    objective: Objective  # decides what is selected and tested, not what is trained
+    seed: int
+    train_fraction: float
+    precision: Precision
+    smoke: bool
+    out: Path
+    optuna_storage: str | None  # with its password
+
+    def search_trial(self, setting: Setting) -> TrialSpec:
+        """The trial that trains a setting beside a holdout."""
+        return TrialSpec(
+            task=self.task.name,
+            phase="search",
+            setting=dict(setting),
+            members=self.members,
+            replicates=tuple(range(self.replicates)),
+            seed=self.seed,
+            train=self.train,
+            holdout=self.holdout,
+            train_fraction=self.train_fraction,
+            precision=self.precision,
+        )
+
+    def test_trials(self, setting: Setting) -> list[TrialSpec]:
+        """The trials that retrain a setting on the whole pool: as many replicates at once as in the search, so that
+        what fitted into memory there fits here.
+        """
+        ids = range(FIRST_TEST_REPLICATE, FIRST_TEST_REPLICATE + self.test_replicates)
+        groups = [tuple(ids[i : i + self.replicates]) for i in range(0, len(ids), self.replicates)]
+        spec = replace(self.search_trial(setting), phase="test", holdout=None)
+        return [replace(spec, replicates=group) for group in groups]
+
+    def to_json(self) -> dict[str, Any]:
+        """For study.json: one level, under the names of the flags."""
+        flat = {name: value for name, value in self.__dict__.items() if name not in ("train", "holdout")}
+        own = {"holdout": self.holdout.order, "val_fraction": self.holdout.fraction}
+        if self.optuna_storage is not None:
+            flat["optuna_storage"] = mask(self.optuna_storage)
+        return flat | asdict(self.train) | own | {"task": self.task.name, "out": str(self.out)}
+
+
+@dataclass(frozen=True)
+class SearchStudyConfig(StudyConfig):
+    """The flags of those studies."""
+
+    test_replicates: int | None = flag("ensembles retrained on the whole pool at each of the two optima")
+    val_fraction: float | None = flag("share of the pool that each member holds out in the search")
+    holdout: str = flag("which points members hold out: shared, overlapping, or an order from 2 to --members", "shared")
+    num_samples: int | None = flag("how many settings to try")
+    objective: Objective = flag("validation metric that the two optima minimise; rmse is for regressions", "nll")
+    optuna_storage: str | None = flag(
+        "database in which Optuna keeps its search, such as postgresql://user@host/name (default: a file in the folder)"
+    )
+
+    def check_ranges(self) -> None:
+        """Refuse numbers that make no sense."""
+        super().check_ranges()
+        self.check_at_least({"test_replicates": 1, "num_samples": 2})
+        if self.val_fraction is not None and not 0 < self.val_fraction < 1:
+            raise UserError(f"--val-fraction must lie between 0 and 1, however: {self.val_fraction:g}.")
+        if self.optuna_storage is not None and "://" not in self.optuna_storage:
+            raise UserError(
+                "--optuna-storage takes a database address such as postgresql://user@host/database or "
+                f"sqlite:///file.db, however: {self.optuna_storage}."
+            )
+
+    def common(self, study: str, task: Task) -> dict[str, Any]:
+        """The fields that all plans have: the task's defaults (or a smoke run's) in the gaps, everything checked."""
+        self.check_ranges()
+        check_objective(self.objective, task.loss)
+        usual = task.preset(self.preset)
+
+        def pick(name: str, of_task: Any) -> Any:
+            return self.pick(name, of_task, SMOKE | {"train_fraction": task.smoke_fraction})
+
+        members = pick("members", usual.members)
+        order = parse_order(self.holdout, members)
+        if order == 1:
+            raise UserError(
+                "A disjoint holdout (order 1) gives no ensemble NLL to select by, because no point is held out by two "
+                "members; choose --holdout shared, overlapping or an order from 2 up."
+            )
+        return {
+            "study": study,
+            "task": task,
+            "members": members,
+            "replicates": pick("replicates", usual.replicates),
+            "test_replicates": pick("test_replicates", usual.test_replicates),
+            "train": replace(usual.train, epochs=pick("epochs", usual.train.epochs), lr=pick("lr", usual.train.lr)),
+            "holdout": Holdout(order, pick("val_fraction", usual.val_fraction)),
+            "objective": self.objective,
+            "seed": self.seed,
+            "train_fraction": pick("train_fraction", 1.0),
+            "precision": self.precision,
+            "smoke": self.smoke,
+            "out": self.folder(study),
+            "optuna_storage": self.optuna_storage,
+        }

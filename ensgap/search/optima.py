@@ -1,0 +1,81 @@
+"""What the studies do that look for both optima: search, selection on validation data, retraining, test."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ensgap.config import StudyConfig
+from ensgap.errors import UserError
+from ensgap.folder import StudyFolder
+from ensgap.holdout import replicate_holdouts
+from ensgap.hyperparameters import Setting, order_of
+from ensgap.losses import hopeless, objective_names
+from ensgap.plans.optima import SearchPlan
+from ensgap.points import Points
+from ensgap.results.optima import read_settings, select_settings
+from ensgap.search.optuna_search import FixedPointsFirst, Space, two_objective_search
+from ensgap.search.optuna_storage import open_storage, study_name
+from ensgap.search.study import run_study
+from ensgap.search.tuner import Runner
+from ensgap.tasks import TaskData
+
+
+def find_optima(plan: SearchPlan, config: StudyConfig, search: Callable[[Runner], None]) -> StudyFolder:
+    """Run a study, or what is missing of it, and write its report; `search` trains the settings to choose from."""
+
+    def check(pool: Points) -> dict[str, Any]:
+        replicate_holdouts(pool.labels, plan.seed, range(plan.replicates), plan.members, plan.holdout)
+        if plan.optuna_storage is not None:
+            open_storage(plan.optuna_storage)
+        return {}
+
+    def train(runner: Runner, data: TaskData) -> None:
+        runner = replace(runner, objective=plan.objective)
+        search(runner)
+        _retrain(plan, runner, data)
+
+    return run_study(plan, config, check, train)[1]
+
+
+def ask_optuna(
+    plan: SearchPlan,
+    runner: Runner,
+    space: Space,
+    first: Sequence[Setting] = (),
+    outside: Sequence[Setting] = (),
+    at_random: bool = False,
+) -> None:
+    """Try what Optuna suggests until the plan has its samples: `outside` are points that lie outside the space, `first`
+    points inside it.
+    """
+    records = [record for record, _ in runner.folder.ended_trials("search")]
+    folder = runner.folder.path
+    storage = open_storage(plan.optuna_storage or folder / "optuna.journal")
+    by = "" if plan.objective == "nll" else f"-{plan.objective}"  # what another objective found is of no use
+    name = study_name(folder, f"{plan.study}-{plan.task.name}{by}", plan.optuna_storage)
+    names = objective_names(plan.objective)
+    figures = [(record.setting, hopeless(plan.task.loss) | record.validation) for record in records]
+    ended = [(setting, [values[name] for name in names]) for setting, values in figures]
+    searcher = two_objective_search(storage, name, space, plan.seed, ended, first, at_random, names)
+    fixed = [setting for setting in outside if all(setting != record.setting for record in records)]
+    samples = plan.num_samples - len(records)
+    runner.run_search(plan.search_trial({}), FixedPointsFirst(fixed, searcher), samples)
+
+
+def require_samples(plan: SearchPlan, runner: Runner) -> None:
+    """Stop here unless as many settings as asked for have been tried."""
+    found = len(list(runner.folder.ended_trials("search")))
+    if found < plan.num_samples:
+        raise UserError(f"{plan.num_samples - found} of {plan.num_samples} trials failed; {runner.where_errors_are}.")
+
+
+def _retrain(plan: SearchPlan, runner: Runner, data: TaskData) -> None:
+    """Only what selection chose meets the test data."""
+    trials = read_settings(runner.folder, "search")
+    selection = select_settings(trials, plan.objective)
+    chosen = {
+        order_of(setting): setting
+        for setting in (trials[selection.ind.trial].setting, trials[selection.ens.trial].setting)
+    }
+    specs = [spec for _, setting in sorted(chosen.items()) for spec in plan.test_trials(setting)]
+    runner.run_grid(specs, data.test)
