@@ -4,17 +4,22 @@ import math
 from typing import Any
 
 from ensgap.folder import StudyFolder
+from ensgap.report.advice import advise
+from ensgap.report.greedy import greedy_figure, greedy_summary, greedy_tables
 from ensgap.report.report import Card, Report, data_notes, facts, json_estimate, json_number
 from ensgap.report.style import number
 from ensgap.report.weight_decay_figures import draw_figures
-from ensgap.report.weight_decay_tables import report_tables, trials_table
+from ensgap.report.weight_decay_tables import metric_columns, report_tables, trials_table
 from ensgap.report.words import METRIC_WORDS, interval_of, signed, unit_of
+from ensgap.results.greedy import read_greedy
 from ensgap.results.optima import SettingFigures, StudyResults, read_results
 
 
 def weight_decay_report(folder: StudyFolder) -> Report:
     """Everything about it, recomputed from the saved predictions."""
     results = read_results(folder)
+    greedy = read_greedy(folder, results)
+    advice = advise(results, greedy)
     objective = results.objective
     gap = results.gap[objective]
     interval = "" if math.isnan(gap.sem) else interval_of(objective, gap)
@@ -30,10 +35,12 @@ def weight_decay_report(folder: StudyFolder) -> Report:
             Card(f"optimality gap, {unit_of(objective)}", signed(objective, gap.mean), interval),
         ),
         tables=report_tables(results),
-        figures=draw_figures(results),
+        appendix=greedy_tables(greedy, metric_columns(results)) if greedy else (),
+        figures=[*draw_figures(results), *([greedy_figure(greedy)] if greedy else [])],
+        advice=advice.sentences,
         facts=facts(results.study, names),
         command=str(results.study["command"]),
-        summary=_summary(results),
+        summary=_summary(results) | {"advice": advice.numbers, "greedy": greedy_summary(greedy) if greedy else None},
         files={"trials.csv": trials_table(results).csv()},
     )
 
