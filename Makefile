@@ -13,10 +13,10 @@ study: $(ENV)/.complete  ## the main job: the weight decay of a deep ensemble on
 	$(RUN) studies/weight_decay.py --task digits --resume
 
 test: $(ENV)/.complete  ## the fast tests
-	$(RUN) -m pytest -m "not slow"
+	$(RUN) -m pytest -n 2 --dist loadfile --timeout 600 -m "not slow"
 
 test-slow: $(ENV)/.complete  ## the tests that take longer
-	$(RUN) -m pytest -m slow
+	$(RUN) -m pytest -n 2 --dist loadfile --timeout 600 -m slow
 
 lint: $(ENV)/.complete  ## style and types
 	$(RUN) -m ruff check .
@@ -24,7 +24,7 @@ lint: $(ENV)/.complete  ## style and types
 	$(RUN) -m mypy
 
 bench: $(ENV)/.complete  ## the stack against a plain loop, as ratios
-	$(RUN) -m ensgap.bench
+	$(RUN) -m ensgap.bench --quick
 
 env: $(ENV)/.complete  ## only install, and print where
 	@echo $(ENV)

@@ -33,7 +33,7 @@ def parse_order(holdout: str, members: int) -> int:
     try:
         order = named[holdout] if holdout in named else int(holdout)
     except ValueError:
-        raise UserError(f"--holdout takes {', '.join(NAMES)} or an order 1…{members}, not '{holdout}'.") from None
+        raise UserError(f"A holdout is {', '.join(NAMES)} or an order 1…{members}, not '{holdout}'.") from None
     if not 1 <= order <= members:
         raise UserError(f"A holdout of order {order} needs that many members; choose an order from 1 to {members}.")
     return order

@@ -87,11 +87,12 @@ class Training:
             started = time.perf_counter()
             self.stack.set_lr_factor(lr_factor(self.config.schedule, self.epoch, self.config.epochs))
             order = self._draw_order()
+            labels = self._labels_at(order)
             total = torch.zeros(len(order), device=self.points.labels.device)
             for start, end in batch_bounds(order.shape[1], self.config.batch_size):
                 index = order[:, start:end]
                 inputs = self.prepare(self.points.gather(index), self.generators)
-                total += self.stack.step(inputs, self._labels_at(index), self.config.batch_size)
+                total += self.stack.step(inputs, labels[:, start:end], self.config.batch_size)
             self.epoch += 1
             train_nll = total / order.shape[1]
             if self.scale is not None:

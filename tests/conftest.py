@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run beside each other; torch reads it when it is imported
+
 from ensgap.holdout import Holdout
 from ensgap.spec import TrialSpec
 from ensgap.train import TrainConfig

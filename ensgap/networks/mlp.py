@@ -4,10 +4,12 @@ import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
+from typing import Any
 
 from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
+from ensgap.networks.mlp_gradients import mlp_gradients
 from ensgap.stack.batch_ensemble import BatchEnsembleLinear
 from ensgap.stack.layers import StackedBatchNorm, StackedLinear
 
@@ -59,6 +61,11 @@ class StackedMLP(nn.Module):
     def forward(self, x: Tensor) -> Tensor:  # [members, batch, inputs] -> [members, batch, classes]
         y: Tensor = self.layers(x.transpose(1, 2))
         return y.transpose(1, 2)
+
+    def gradients(self, inputs: Tensor, labels: Tensor, batch_size: int) -> tuple[Tensor, list[Tensor]]:
+        """The members' losses and every parameter's gradient, without autograd."""
+        *hidden, last = list[Any](self.layers)
+        return mlp_gradients(list(zip(hidden[::2], hidden[1::2], strict=True)), last, inputs, labels, batch_size)
 
 
 def batch_ensemble_mlp(ensembles: int, members: int, inputs: int, hidden: Sequence[int], classes: int) -> StackedMLP:

@@ -1,5 +1,6 @@
 """Temperature, early stopping, BatchEnsemble: studies of a design, validation shares × holdout orders × replicates."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -115,10 +116,9 @@ class DesignPlan:
         """For study.json: one level, under the names of the flags."""
         flat = {name: value for name, value in self.__dict__.items() if name not in ("train", "stopping")}
         lists = {name: [*getattr(self, name)] for name in ("val_fractions", "holdouts", "inits")}
-        stopping: dict[str, Any] = {}
+        found = flat | asdict(self.train) | lists
         if self.stopping is not None:
-            stopping = {"patience": self.stopping.patience, "keep_weights": self.stopping.keep_weights}
-        found = flat | asdict(self.train) | lists | stopping
+            found |= {"patience": self.stopping.patience, "keep_weights": self.stopping.keep_weights}
         return found | {"task": self.task.name, "out": str(self.out), "as_paper": self.as_paper}
 
 
@@ -187,8 +187,8 @@ class TemperatureConfig(DesignConfig):
         if self.weight_decay is not None and self.from_ is not None:
             raise UserError("--weight-decay and --from both say which weight decay to train with; give one of them.")
         if self.weight_decay is not None:
-            if not self.weight_decay >= 0:
-                raise UserError(f"--weight-decay must not be negative, however: {self.weight_decay:g}.")
+            if not 0 <= self.weight_decay < math.inf:
+                raise UserError(f"--weight-decay must be a number from 0 up, however: {self.weight_decay:g}.")
             return self.weight_decay
         if self.from_ is None:
             return task.design.weight_decay

@@ -13,7 +13,15 @@ from ensgap.report.design_tables import Best, beside, marked, paper_note, percen
 from ensgap.report.report import Card, NamedFigure, Report, data_notes, facts, json_estimate, summary_head
 from ensgap.report.style import NAMES, STYLE
 from ensgap.report.tables import Column, Marked, Table
-from ensgap.results.batch_ensemble import WHERE, BatchEnsembleCell, BatchEnsembleResults, Where, read_batch_ensemble
+from ensgap.results.batch_ensemble import (
+    CLEAR,
+    TRUST,
+    WHERE,
+    BatchEnsembleCell,
+    BatchEnsembleResults,
+    Where,
+    read_batch_ensemble,
+)
 
 INITS = {"none": "deep ensemble", "gaussian_0.1": "N(1, 0.1²)", "gaussian_0.5": "N(1, 0.5²)", "sign": "random sign"}
 PAPER_INITS = {"none": "deep_ensemble", "sign": "random_sign"}
@@ -55,33 +63,42 @@ def _batch_ensembles(results: BatchEnsembleResults) -> list[BatchEnsembleCell]:
     return [cell for cell in results.cells if cell.init != "none"]
 
 
+def _inits(results: BatchEnsembleResults) -> list[str]:
+    return list(dict.fromkeys(cell.init for cell in _batch_ensembles(results)))
+
+
+def _own(results: BatchEnsembleResults, init: str) -> list[tuple[Estimate, BatchEnsembleCell]]:
+    """The leaks of an initialisation with holdouts that its members do not share, the largest first."""
+    cells = [cell for cell in results.cells if cell.init == init and not cell.shared]
+    leaks = [(leak, cell) for cell in cells if (leak := cell.leak()) is not None]
+    return sorted(leaks, key=lambda item: -item[0].mean)
+
+
 def _headline(results: BatchEnsembleResults) -> str:
-    cells = _batch_ensembles(results)
-    best = min(cells, key=lambda cell: cell.stopped.estimate("ensemble_nll").mean)
-    deep = [cell for cell in results.cells if cell.init == "none"]
-    own = [cell for cell in cells if cell.holdout.order < results.design.config["members"]]
-    leaking = sorted({INITS[cell.init] for cell in own if cell.verdict() == "leaks"})
-    trusted = sorted({INITS[cell.init] for cell in own} - {INITS[c.init] for c in own if c.verdict() != "trust it"})
-    said = [f"leak with {' and '.join(leaking)}"] if leaking else []
-    said += [f"can be trusted with {' and '.join(trusted)}"] if trusted else []
-    against = f" (the deep ensemble: {deep[0].stopped.estimate('ensemble_nll').mean:.4f})" if deep else ""
-    return (
-        f"On {results.design.config['task']}, the BatchEnsemble with the lowest ensemble NLL on test data, "
-        f"{best.stopped.estimate('ensemble_nll').mean:.4f}{against}, starts its fast weights as {INITS[best.init]}, "
-        f"with {results.design.where(best.holdout)}. Holdouts that members do not share "
-        f"{', and '.join(said) if said else 'give no clear verdict on leaks'}."
-    )
+    words: dict[str, list[str]] = {"leaks": [], "trust it": [], "unclear": []}
+    for init in _inits(results):
+        found = _own(results, init)
+        verdicts = [cell.verdict() for _, cell in found]
+        if found:
+            word = "leaks" if "leaks" in verdicts else "unclear" if "unclear" in verdicts else "trust it"
+            worst = f" (up to {found[0][0].mean:.0%})" if word == "leaks" else ""
+            words[word].append(INITS[init] + worst)
+    verbs = {"leaks": "leak with", "trust it": "can be trusted with", "unclear": "give no clear verdict with"}
+    said = [f"{verbs[word]} {' and '.join(inits)}" for word, inits in words.items() if inits]
+    leak = f"holdouts that members do not share {', and '.join(said)}. " if said else ""
+    most = [cell for cell in results.cells if cell.holdout.order == results.design.orders[0]]
+    same = [cell for cell in most if cell.holdout == most[0].holdout]
+    nll = ", ".join(f"{INITS[c.init]} {c.stopped.estimate('ensemble_nll').mean:.4f}" for c in same)
+    text = f"{leak}With {results.design.where(same[0].holdout)} the ensemble's NLL on test data is: {nll}."
+    return f"On {results.design.config['task']}, {text[0].lower()}{text[1:]}"
 
 
 def _cards(results: BatchEnsembleResults) -> list[Card]:
     cards = []
-    for init in dict.fromkeys(cell.init for cell in _batch_ensembles(results)):
-        own = [c for c in results.cells if c.init == init and c.holdout.order < results.design.config["members"]]
-        leaks = [(leak.mean, cell) for cell in own if (leak := cell.leak()) is not None]
-        if leaks:
-            worst, cell = max(leaks, key=lambda item: item[0])
+    for init in _inits(results):
+        for leak, cell in _own(results, init)[:1]:
             below = f"{results.design.where(cell.holdout)}: {cell.verdict()}"
-            cards.append(Card(f"leak, {INITS[init]}", f"{worst:.0%}", below))
+            cards.append(Card(f"leak, {INITS[init]}", f"{leak.mean:.0%}", below))
     return cards
 
 
@@ -130,8 +147,9 @@ def _leaks(results: BatchEnsembleResults) -> Table:
     titles = ("Fast weights", "Holdout", "Held out", "NLL, train", "own holdout", "test", "Leak", "95%", "Verdict")
     caption = (
         "Leaks: how far a member's own holdout follows its training points instead of test data, (test − holdout) / "
-        "(test − train) of the average member's NLL; 0%: as new as test data, 100%: as if trained on. It leaks if the "
-        "interval lies above 10%, and can be trusted if it ends below 50% without that."
+        "(test − train) of the average member's NLL; 0%: as new as test data, 100%: as if trained on. A holdout leaks "
+        f"if the 95% interval lies above {TRUST:.0%}; otherwise trust it if the interval ends below {CLEAR:.0%}. A "
+        "shared holdout cannot leak."
     )
     return Table("leaks", caption, tuple(Column(k, t) for k, t in zip(keys, titles, strict=True)), tuple(rows))
 
@@ -144,8 +162,7 @@ def _parameters(results: BatchEnsembleResults) -> Table:
 
 
 def _leak_figure(results: BatchEnsembleResults, share: float) -> NamedFigure:
-    cells = [cell for cell in _batch_ensembles(results) if cell.holdout.fraction == share]
-    inits, orders = list(dict.fromkeys(cell.init for cell in cells)), results.design.orders
+    inits, orders = _inits(results), results.design.orders
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(1.2 + 2.4 * len(inits), 6.4), layout="constrained")
         grid = figure.subplots(3, len(inits), sharex=True, sharey="row", squeeze=False)
@@ -164,7 +181,7 @@ def _leak_figure(results: BatchEnsembleResults, share: float) -> NamedFigure:
     caption = (
         f"The leak: the average member on its training points, on its own holdout ({percent(share)}) and on test "
         "data, ± SEM, per initialisation and holdout. Where the holdout sits with training instead of test, it cannot "
-        "be trusted."
+        "be trusted. (The ECE of few points is too high, so compare a holdout's ECE between holdouts only.)"
     )
     return NamedFigure("leak" if len(results.design.shares) == 1 else f"leak_{100 * share:g}", caption, figure)
 

@@ -109,7 +109,8 @@ class Table:
         if any(c.group for c in self.columns):
             groups = (f'<th class="group" colspan="{count}">{escape(name)}</th>' for name, count in self._groups())
             heads.insert(0, "".join(groups))
-        rows = ["".join(f"<td>{text}</td>" for text in texts) for texts in self._texts("<b>{}</b>", escape)]
+        lines = self._texts("<b>{}</b>", lambda text: escape(text).replace(" (paper ", "<br>(paper "))
+        rows = ["".join(f"<td>{text}</td>" for text in texts) for texts in lines]
         body = "\n".join(f"<tr>{row}</tr>" for row in (*heads, *rows))
         return f"<table>\n{body}\n</table>"
 

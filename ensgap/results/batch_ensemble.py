@@ -15,8 +15,9 @@ from ensgap.stopping import Rule
 
 Where = Literal["train", "holdout", "test"]
 WHERE: tuple[Where, ...] = ("train", "holdout", "test")
-TRUST = 0.1
-"""A leak above this is one: stopping on the holdout alone makes it look a little better than test data."""
+TRUST, CLEAR = 0.1, 0.5
+"""A leak surely above the first is one: stopping on the holdout alone makes it look a little better than test data. A
+holdout may be trusted if its leak is surely below the second."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,7 @@ class BatchEnsembleCell:
 
     init: str
     holdout: Holdout
+    shared: bool  # by all members
     replicates: tuple[int, ...]
     parameters: int  # of one ensemble
     stopped: Stopped
@@ -40,11 +42,11 @@ class BatchEnsembleCell:
         return ratio_of_means(nll["test"] - nll["holdout"], nll["test"] - nll["train"])
 
     def verdict(self) -> str:
-        """Whether the holdout may be trusted."""
+        """Whether the holdout may be trusted; no member trains on one that all of them share."""
         leak = self.leak()
-        if leak is None:
+        if leak is None or self.shared:
             return "–"
-        return "leaks" if leak.low > TRUST else "trust it" if leak.high < 0.5 else "unclear"
+        return "leaks" if leak.low > TRUST else "trust it" if leak.high < CLEAR else "unclear"
 
 
 @dataclass(frozen=True)
@@ -62,10 +64,10 @@ class BatchEnsembleResults:
 def read_batch_ensemble(folder: StudyFolder) -> BatchEnsembleResults:
     """The figures of every cell, of what stopping kept: by the ensemble's NLL, under order 1 by the members' mean."""
     design = read_design(folder)
-    return BatchEnsembleResults(design, tuple(_cell(cell) for cell in design.cells))
+    return BatchEnsembleResults(design, tuple(_cell(cell, design.config["members"]) for cell in design.cells))
 
 
-def _cell(cell: Cell) -> BatchEnsembleCell:
+def _cell(cell: Cell, count: int) -> BatchEnsembleCell:
     rule: Rule = "joint" if cell.holdout.order > 1 else "shared_epoch"
     members: dict[Where, dict[str, Array]] = {}
     if cell.has(f"{rule}-pool"):
@@ -76,5 +78,5 @@ def _cell(cell: Cell) -> BatchEnsembleCell:
             logits, labels = predictions.by_member()
             found = metrics.member_figures(logits.double().log_softmax(-1), labels)
             members[where] = {metric: found[f"avg_member_{metric}"].numpy() for metric in metrics.METRICS}
-    parameters = cell.trials[0][0].details["parameters"]
-    return BatchEnsembleCell(cell.init, cell.holdout, cell.replicates, parameters, kept(cell, rule), members)
+    shared, parameters = cell.holdout.order == count, cell.trials[0][0].details["parameters"]
+    return BatchEnsembleCell(cell.init, cell.holdout, shared, cell.replicates, parameters, kept(cell, rule), members)

@@ -109,7 +109,10 @@ class StackOptimizer(_FusedOptimizer):
 
     def step(self, outputs: Tensor, gradient: Tensor) -> None:
         """One step, given the network's outputs and the gradient of the members' own losses in them."""
-        gradients = torch.autograd.grad(outputs, self.parameters, gradient, allow_unused=True)
+        self.update(torch.autograd.grad(outputs, self.parameters, gradient, allow_unused=True))
+
+    def update(self, gradients: Sequence[Tensor | None]) -> None:
+        """One step, given every parameter's gradient."""
         for run, group in zip(self.runs, self.groups, strict=True):
             self._update(group, [None if found is None else found[run] for found in gradients])
 

@@ -16,6 +16,9 @@ from ensgap.stack.optim import MemberOptimizer, OptimizerConfig, StackOptimizer
 
 Kernels = Literal["auto", "batched", "loop"]
 Precision = Literal["float32", "bfloat16"]
+Gradients = Callable[[Any, Tensor, int], tuple[Tensor, list[Tensor]]]
+"""Of inputs, labels and batch size: the members' losses and all parameters' gradients, as a network may have them
+written out."""
 
 
 class Stack(Protocol):
@@ -51,18 +54,19 @@ class Stack(Protocol):
 
 
 @torch.no_grad()
-def nll_and_gradient(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Each member's loss summed over its batch, [members], and its gradient in the logits [members, batch, classes].
+def nll_and_gradient(logits: Tensor, labels: Tensor, dim: int = 2) -> tuple[Tensor, Tensor]:
+    """Each member's loss summed over its batch, [members], and its gradient in the logits [members, batch, classes], or
+    with classes in another axis `dim`.
 
     The gradient is softmax minus one-hot: no member's depends on the others, and written out it spares autograd a dozen
     nodes. Floating-point labels are targets of a regression.
     """
     if labels.is_floating_point():
-        return gaussian.nll_and_gradient(logits, labels)
-    log_probs = logits.float().log_softmax(-1) if logits.dtype != torch.float64 else logits.log_softmax(-1)
-    own = labels.unsqueeze(-1)
-    nll = -log_probs.gather(-1, own).sum((1, 2))
-    gradient = log_probs.exp_().scatter_add_(-1, own, log_probs.new_full((), -1.0).expand_as(own))
+        return gaussian.nll_and_gradient(logits, labels, dim)
+    log_probs = logits.float().log_softmax(dim) if logits.dtype != torch.float64 else logits.log_softmax(dim)
+    own = labels.unsqueeze(dim)
+    nll = -log_probs.gather(dim, own).sum((1, 2))
+    gradient = log_probs.exp_().scatter_add_(dim, own, log_probs.new_full((), -1.0).expand_as(own))
     return nll, gradient.to(logits.dtype)
 
 
@@ -85,10 +89,16 @@ class BatchedStack:
         self.optimizer = StackOptimizer(trained_parameters(network), optimizer)
         self.autocast = _autocast(device, precision)
         self.noise = noise
+        # mixed precision is autocast's, which a network's own gradients do not go through
+        self.written_out: Gradients | None = getattr(network, "gradients", None) if precision == "float32" else None
 
     def step(self, inputs: Any, labels: Tensor, batch_size: int) -> Tensor:
         """One batched forward and backward pass, one fused optimizer step."""
         self.network.train()
+        if self.written_out is not None:
+            nll, gradients = self.written_out(inputs, labels, batch_size)
+            self.optimizer.update(gradients)
+            return nll
         with self.autocast(), self.noise.batched() if self.noise else nullcontext():
             logits = self.network(inputs)
         nll, gradient = nll_and_gradient(logits, labels)

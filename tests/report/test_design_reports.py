@@ -144,6 +144,16 @@ def test_every_scaling_has_every_figure_of_its_own_fit(temperature: StudyFolder)
     assert "individual_prior" in header and "joint" not in header and "pooled" not in header
 
 
+def test_disjoint_holdouts_alone_have_no_joint_columns(tmp_path: Path) -> None:
+    config = TemperatureConfig(val_fractions=(0.1,), holdouts=("disjoint",), replicates=1)
+    folder = write_study(
+        tmp_path, config.plan(get_task("nci1")), lambda s, i: {"holdout": made(s, i, order=1), "test": made(s, 9)}
+    )
+    assert "there is no joint temperature" in write_report(folder).headline
+    for table in folder.path.glob("tables/*.csv"):
+        assert "joint" not in table.read_text().replace("disjoint", ""), table.name
+
+
 @pytest.fixture(scope="module")
 def stopped(tmp_path_factory: pytest.TempPathFactory) -> StudyFolder:
     config = EarlyStoppingConfig(val_fractions=(0.05,), replicates=3)
@@ -223,9 +233,8 @@ def shared_weights(tmp_path_factory: pytest.TempPathFactory) -> StudyFolder:
 def test_a_leak_is_measured_and_told_from_none(shared_weights: StudyFolder) -> None:
     results = read_batch_ensemble(shared_weights)
     verdicts = {(c.init, c.holdout.order): c.verdict() for c in results.cells if c.init != "none"}
-    assert verdicts == {
-        (init, k): word for init, word in (("gaussian_0.1", "leaks"), ("sign", "trust it")) for k in (4, 2, 1)
-    }
+    words = {"gaussian_0.1": "leaks", "sign": "trust it"}
+    assert verdicts == {(init, k): word if k < 4 else "–" for init, word in words.items() for k in (4, 2, 1)}
     for cell in results.cells:
         if cell.init == "none":
             assert cell.leak() is None

@@ -1,6 +1,5 @@
 """The studies of a design from end to end, with a real local Ray: reports, resume, and what is not trained twice."""
 
-import csv
 import json
 import shutil
 import signal
@@ -41,8 +40,10 @@ def test_early_stopping_compares_all_rules_in_all_holdouts(stopped: Path) -> Non
     ]
     for cell in found["cells"]:
         rules = set(cell["test"])
-        joint = {"joint", "joint_then_temperature"} if cell["holdout"] != "disjoint" else set()
-        assert rules == {"individual", "shared_epoch"} | joint
+        both = {"individual", "shared_epoch"}
+        joint = {"joint", *(f"{rule}_then_temperature" for rule in (*both, "joint"))}
+        joint = set() if cell["holdout"] == "disjoint" else joint
+        assert rules == both | joint
         nll = cell["test"]["individual"]["ensemble_nll"]["mean"]
         assert nll < cell["test"]["individual"]["avg_member_nll"]["mean"]
         if joint:
@@ -50,8 +51,6 @@ def test_early_stopping_compares_all_rules_in_all_holdouts(stopped: Path) -> Non
             assert cell["gap"]["nll"]["mean"] == pytest.approx(expected)
     for name in ("report.md", "tables/ensemble_nll.tex", "tables/then_temperature.csv", "figures/extra.pdf"):
         assert (stopped / name).stat().st_size > 0
-    rows = list(csv.DictReader((stopped / "figures.csv").open()))
-    assert {row["rule"] for row in rows} == {"individual", "shared_epoch", "joint", "joint_then_temperature"}
 
 
 def test_killed_and_resumed_equals_uninterrupted(stopped: Path, tmp_path: Path) -> None:
@@ -98,11 +97,13 @@ def test_a_larger_design_and_another_study_of_the_folder_train_only_what_is_new(
     assert (status, "Ray on" in output) == (0, False)
 
 
-def test_temperature_compares_every_scaling(tmp_path: Path) -> None:
+def test_temperature_at_the_optimum_of_a_weight_decay_study(finished_study: Path, tmp_path: Path) -> None:
     out = tmp_path / "temperature"
-    flags = (*SMALL, "--epochs", "8", "--holdouts", "shared", "overlapping", "disjoint")
+    flags = ("--smoke", "--holdouts", "shared", "overlapping", "disjoint", "--from", str(finished_study))
     status, output = run_study(out, *flags, study="temperature")
     assert status == 0, output
+    assert "individual temperatures only" in output
+    assert summary(out)["config"]["weight_decay"] == summary(finished_study)["h_ind"]["weight_decay"]
     for cell in summary(out)["cells"]:
         joint = set() if cell["holdout"] == "disjoint" else {"joint", "joint_per_member", "pooled"}
         plain = {"individual"} | joint
@@ -111,26 +112,6 @@ def test_temperature_compares_every_scaling(tmp_path: Path) -> None:
             assert cell["test"]["pooled"]["ensemble_error"] == cell["test"]["none"]["ensemble_error"]
     for name in ("tables/ensemble_nll.tex", "tables/all_scalings_shared.csv", "figures/sweep.png", "report.html"):
         assert (out / name).stat().st_size > 0
-    wrong = ("--from", str(out), "--out", str(tmp_path / "x"))
-    status, output = run_study(tmp_path / "x", *wrong[:2], study="temperature")
+    status, output = run_study(tmp_path / "x", "--from", str(out), study="temperature")
     assert (status, "Traceback" in output) == (2, False)
     assert "holds a temperature study" in output
-
-
-def test_temperature_takes_its_setting_from_a_weight_decay_study(finished_study: Path, tmp_path: Path) -> None:
-    out = tmp_path / "from"
-    flags = ("--members", "3", "--replicates", "1", "--epochs", "2", "--val-fractions", "0.3", "--holdouts", "shared")
-    status, output = run_study(out, *flags, "--from", str(finished_study), study="temperature")
-    assert status == 0, output
-    chosen = json.loads((finished_study / "summary.json").read_text())["h_ind"]["weight_decay"]
-    assert summary(out)["config"]["weight_decay"] == chosen
-
-
-def test_disjoint_holdouts_alone_have_no_joint_columns(tmp_path: Path) -> None:
-    out = tmp_path / "disjoint"
-    flags = ("--smoke", "--holdouts", "disjoint", "--val-fractions", "0.2")
-    status, output = run_study(out, *flags, study="temperature")
-    assert status == 0, output
-    assert "there is no joint temperature" in output
-    header = (out / "tables" / "ensemble_nll.csv").read_text().splitlines()[0]
-    assert "joint" not in header

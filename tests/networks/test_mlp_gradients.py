@@ -1,0 +1,37 @@
+"""The written-out gradients of a stacked MLP against autograd's."""
+
+import copy
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from ensgap.networks.mlp import StackedMLP
+from ensgap.networks.mlp_gradients import NARROW
+
+
+@pytest.mark.parametrize("batch", [2, NARROW - 1, NARROW, 40])
+@pytest.mark.parametrize("hidden", [(), (8,), (8, 7), (5, 9, 8)])
+def test_they_are_autograds(hidden: tuple[int, ...], batch: int) -> None:
+    torch.manual_seed(0)
+    members, size = 3, 20
+    ours = StackedMLP(members, 6, hidden, 4).double()
+    with torch.no_grad():
+        for parameter in ours.parameters():
+            parameter.normal_()
+    theirs = copy.deepcopy(ours)
+    for _ in range(2):
+        inputs = 3 * torch.randn(members, batch, 6, dtype=torch.float64) + 7
+        labels = torch.randint(4, (members, 2 * batch))[:, ::2]  # not contiguous, as a part of an epoch's labels is not
+        nll, gradients = ours.gradients(inputs, labels, size)
+        losses = F.cross_entropy(theirs(inputs).transpose(1, 2), labels, reduction="none").sum(1)
+        expected = torch.autograd.grad(losses.sum() / size, list(theirs.parameters()))
+        torch.testing.assert_close(nll, losses.detach())
+        torch.testing.assert_close(gradients, list(expected))
+    torch.testing.assert_close(ours.state_dict(), theirs.state_dict())
+
+
+def test_one_point_has_no_variance() -> None:
+    network = StackedMLP(2, 6, (8,), 4)
+    with pytest.raises(ValueError, match="more than one point"):
+        network.gradients(torch.randn(2, 1, 6), torch.zeros(2, 1, dtype=torch.int64), 1)
