@@ -57,7 +57,7 @@ def fit(predictions: Predictions, scaling: Scaling, prior: float | None = None, 
     Joint scalings of a disjoint holdout (order 1) raise a UserError.
     """
     if loss_of(predictions.labels) == "regression":
-        raise UserError("Temperatures scale the logits of classes; Gaussian members of a regression have none.")
+        raise UserError("Temperatures divide the logits of classes; a regression takes `scale.fit_scale`.")
     if scaling not in SCALINGS:
         raise UserError(f"A scaling is one of {', '.join(SCALINGS)}, however: {scaling}.")
     if prior is not None and not prior > 0:
