@@ -1,7 +1,7 @@
 """A joint scale: what a temperature is to classes, for the standard deviations of the Gaussian members of a regression.
 
-One number multiplies the standard deviations of all members of an ensemble, so that the NLL of their mixture at held-out
-points is least; means stay as they are.
+One number multiplies the standard deviations of all members of an ensemble, so that the NLL of their mixture at
+held-out points is least; means stay as they are.
 """
 
 import math
