@@ -71,7 +71,7 @@ def test_a_regressions_report_has_its_own_words(made: Made) -> None:
     write_report(folder)
     text, summary = (folder.path / "report.md").read_text(), json.loads((folder.path / "summary.json").read_text())
     assert "Error (%)" not in text and "ECE" not in text and "percentage points of test error" not in text
-    assert "(by validation RMSE)" in text and "test RMSE" in text and "Coverage error (%)" in text
+    assert "(by validation RMSE)" in text and "Test RMSE" in text and "Coverage error (%)" in text
     assert set(summary["gap"]) == {"nll", "rmse", "coverage"}
     assert summary["objective"] == "rmse"
     assert summary["test"]["ens"]["ambiguity"]["mean"] >= 0
