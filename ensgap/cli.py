@@ -4,7 +4,7 @@ import argparse
 import shlex
 import sys
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -28,15 +28,17 @@ def parse(config_class: type[Config], arguments: Sequence[str] | None = None) ->
     types_of = get_type_hints(config_class)
     for field in fields(config_class):  # type: ignore[arg-type]
         if field.init:
-            _add_flag(parser, field.name, types_of[field.name], field.metadata["help"], field.default)
+            _add_flag(parser, field.name, types_of[field.name], field.metadata, field.default)
     values = vars(parser.parse_args(arguments))
     return config_class(**{name: tuple(v) if isinstance(v, list) else v for name, v in values.items()})
 
 
-def _add_flag(parser: argparse.ArgumentParser, name: str, kind: Any, text: str, default: Any) -> None:
+def _add_flag(parser: argparse.ArgumentParser, name: str, kind: Any, metadata: Mapping[str, Any], default: Any) -> None:
+    text = metadata["help"]
     flag = "--" + name.rstrip("_").replace("_", "-")
     if get_origin(kind) in (Union, types.UnionType):  # `X | None`
         kind = next(option for option in get_args(kind) if option is not type(None))
+    omitted = metadata.get("omitted")  # what the flag means when its value is left out
     if default is not None and default is not False and default is not MISSING:
         text = f"{text} (default: {default})"
     if kind is bool:
@@ -49,7 +51,9 @@ def _add_flag(parser: argparse.ArgumentParser, name: str, kind: Any, text: str, 
         several: Any = {"type": str if options else element, "choices": options, "nargs": "+", "metavar": "X"}
         parser.add_argument(flag, default=default, help=text, dest=name, **several)
     else:
-        parser.add_argument(flag, type=kind, default=default, help=text, dest=name, metavar=kind.__name__.upper())
+        optional: Any = {"nargs": "?", "const": omitted} if omitted else {}
+        shown = kind.__name__.upper()
+        parser.add_argument(flag, type=kind, default=default, help=text, dest=name, metavar=shown, **optional)
 
 
 def command_line() -> str:

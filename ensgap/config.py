@@ -9,25 +9,34 @@ from ensgap.errors import UserError
 from ensgap.stack import Kernels, Precision
 
 
-def flag(text: str, default: Any = None) -> Any:
-    """A field with a command-line flag and its help."""
-    return field(default=default, metadata={"help": text})
+def flag(text: str, default: Any = None, omitted: Any = None) -> Any:
+    """A field with a command-line flag, its help and, if its value may be left out, what the bare flag means."""
+    return field(default=default, metadata={"help": text, "omitted": omitted})
 
 
 @dataclass(frozen=True)
 class StudyConfig:
     """What all studies have in common."""
 
-    task: str = flag("which task; --list-tasks shows them", "digits")
+    task: str = flag("which task; --list-tasks shows them, or a Python file with a function task()", "digits")
     members: int | None = flag("networks in an ensemble")
     replicates: int | None = flag("ensembles trained for each setting, each from its own seed")
     epochs: int | None = flag("epochs of training; with early stopping, at most")
     lr: float | None = flag("learning rate")
     seed: int = flag("seed of weights, data orders, augmentation and holdouts", 0)
     out: Path | None = flag("the study's folder (default: reports/<study>-<task>)")
+    storage: str | None = flag(
+        "a shared path or bucket (s3://…) for trials and checkpoints; --out then gets the report"
+    )
+    cluster: str | None = flag(
+        "join a running Ray cluster: host:port, ray://host:port or auto: RAY_ADDRESS, else one on this machine",
+        omitted="auto",
+    )
     data_dir: Path | None = flag("where data sets are kept")
     cpus_per_trial: int = flag("CPUs, and torch threads, of a trial", 1)
     concurrency: int | None = flag("trials that run at once (default: as many as fit)")
+    checkpoint_every: int | None = flag("epochs after which a trial's state is kept (beside every 20 seconds or so)")
+    retries: int = flag("times that a trial is tried again after its worker died or it failed", 3)
     resume: bool = flag("continue the study in the folder, keeping every finished trial", False)
     train_fraction: float | None = flag("share of the training pool to use, stratified (default: all of it)")
     preset: str | None = flag("the task's settings by name: paper has those of the paper")
@@ -41,7 +50,16 @@ class StudyConfig:
 
     def check_ranges(self) -> None:
         """Refuse numbers that make no sense."""
-        least = {"members": 2, "hidden_layers": 1, "replicates": 1, "epochs": 1, "seed": 0, "cpus_per_trial": 1}
+        least = {
+            "members": 2,
+            "hidden_layers": 1,
+            "replicates": 1,
+            "epochs": 1,
+            "seed": 0,
+            "cpus_per_trial": 1,
+            "checkpoint_every": 1,
+            "retries": 0,
+        }
         self.check_at_least(least | {"concurrency": 1})
         if self.lr is not None and not (self.lr > 0 and math.isfinite(self.lr)):
             raise UserError(f"--lr must be a positive number, however: {self.lr:g}.")

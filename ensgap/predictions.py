@@ -1,11 +1,9 @@
 """Predictions: what training hands to analysis. Logits, labels and the holdout mask of a trial, in one `.npz` file."""
 
+import io
 import json
-import os
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ensgap.errors import UserError
+from ensgap.storage import Place, write_whole
 
 
 @dataclass(frozen=True)
@@ -78,31 +77,28 @@ class Predictions:
         )
         return cls(logits, labels, held, index, parts[0].identity)
 
-    def save(self, path: Path) -> None:
-        """Write them, whole or not at all."""
+    def save(self, path: Place, half: bool = False) -> None:
+        """Write them, whole or not at all; with logits in half precision where files must be small."""
+        largest = torch.finfo(torch.half).max
         arrays = {
-            "logits": self.logits.numpy(),
+            "logits": (self.logits.clamp(-largest, largest).half() if half else self.logits).numpy(),
             "labels": self.labels.numpy(),
             "held": self.held.numpy(),
             "index": self.index.numpy(),
             "identity": np.array(json.dumps(self.identity, sort_keys=True)),
         }
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                np.savez_compressed(file, allow_pickle=False, **arrays)
-            Path(temporary).replace(path)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+        buffer = io.BytesIO()
+        np.savez_compressed(buffer, allow_pickle=False, **arrays)
+        write_whole(path, buffer.getvalue())
 
     @classmethod
-    def load(cls, path: Path) -> "Predictions":
+    def load(cls, path: Place) -> "Predictions":
         """Read them; a file that is missing or damaged is named."""
         try:
-            with np.load(path, allow_pickle=False) as file:
+            with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
                 tensors = {name: torch.from_numpy(file[name]) for name in ("logits", "labels", "held", "index")}
+                if tensors["logits"].dtype == torch.half:
+                    tensors["logits"] = tensors["logits"].float()
                 return cls(**tensors, identity=json.loads(str(file["identity"])))
         except FileNotFoundError:
             raise UserError(f"There are no predictions at {path}.") from None

@@ -3,7 +3,9 @@
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -63,3 +65,19 @@ def spec() -> TrialSpec:
 def lines(path: Path) -> Sequence[str]:
     """A text file's lines."""
     return path.read_text().splitlines()
+
+
+@contextmanager
+def s3_server() -> Iterator[str]:
+    """A real S3 server on loopback, with one bucket; its address, which carries a password."""
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        request = urllib.request.Request(f"http://{host}:{port}/studies", method="PUT", headers={"Host": host})
+        urllib.request.urlopen(request, timeout=10).close()
+        yield f"s3://key:hush@studies?scheme=http&endpoint_override={host}:{port}&region=us-east-1"
+    finally:
+        server.stop()

@@ -7,14 +7,20 @@ from pathlib import Path
 from ensgap.errors import UserError
 from ensgap.folder import StudyFolder
 from ensgap.report import write_report
+from ensgap.secrets import mask
+from ensgap.storage import open_place
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m ensgap.report", description=__doc__)
-    parser.add_argument("folder", type=Path, help="a study's folder, such as reports/weight_decay-digits")
-    folder = parser.parse_args().folder
+    parser.add_argument("folder", help="a study's folder, such as reports/weight_decay-digits or s3://bucket/path")
+    parser.add_argument("--out", type=Path, help="where to write the report (default: the folder)")
+    arguments = parser.parse_args()
     try:
-        write_report(StudyFolder.of(folder))
+        place = open_place(arguments.folder)
+        out = arguments.out or (None if isinstance(place, Path) else Path("reports") / place.name)
+        folder = StudyFolder.of(place, out=out)
+        write_report(folder)
     except UserError as error:
-        print(f"ensgap.report: {error}", file=sys.stderr)
+        print(f"ensgap.report: {mask(str(error))}", file=sys.stderr)
         sys.exit(2)
-    print(f"Rebuilt {folder / 'report.html'}")
+    print(f"Rebuilt {folder.report / 'report.html'}")

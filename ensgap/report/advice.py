@@ -64,7 +64,7 @@ def replicates_for_firm_choice(results: StudyResults) -> int | None:
     """The validation replicates with which resampling would choose the same two settings 95% of the time, if those to
     come are like those there are.
     """
-    usable = [trial for trial in results.trials if not trial.diverged]
+    usable = [trial for trial in results.trials if trial.usable]
     tables = [np.stack([trial.figures[name] for trial in usable]) for name in objective_names(results.objective)]
     count = int(tables[0].shape[1])
     if count < 2:

@@ -4,22 +4,19 @@ import math
 from typing import Any
 
 from ensgap.folder import StudyFolder
-from ensgap.report.advice import advise
-from ensgap.report.greedy import greedy_figure, greedy_summary, greedy_tables
+from ensgap.report.extras import read_extras
 from ensgap.report.report import Card, Report, data_notes, facts, json_estimate, json_number
 from ensgap.report.style import number
 from ensgap.report.weight_decay_figures import draw_figures
-from ensgap.report.weight_decay_tables import metric_columns, report_tables, trials_table
+from ensgap.report.weight_decay_tables import report_tables, trials_table
 from ensgap.report.words import METRIC_WORDS, interval_of, signed, unit_of
-from ensgap.results.greedy import read_greedy
 from ensgap.results.optima import SettingFigures, StudyResults, read_results
 
 
 def weight_decay_report(folder: StudyFolder) -> Report:
     """Everything about it, recomputed from the saved predictions."""
     results = read_results(folder)
-    greedy = read_greedy(folder, results)
-    advice = advise(results, greedy)
+    extras = read_extras(folder, results)
     objective = results.objective
     gap = results.gap[objective]
     interval = "" if math.isnan(gap.sem) else interval_of(objective, gap)
@@ -35,12 +32,12 @@ def weight_decay_report(folder: StudyFolder) -> Report:
             Card(f"optimality gap, {unit_of(objective)}", signed(objective, gap.mean), interval),
         ),
         tables=report_tables(results),
-        appendix=greedy_tables(greedy, metric_columns(results)) if greedy else (),
-        figures=[*draw_figures(results), *([greedy_figure(greedy)] if greedy else [])],
-        advice=advice.sentences,
+        appendix=extras.tables,
+        figures=[*draw_figures(results), *extras.figures],
+        advice=extras.advice,
         facts=facts(results.study, names),
         command=str(results.study["command"]),
-        summary=_summary(results) | {"advice": advice.numbers, "greedy": greedy_summary(greedy) if greedy else None},
+        summary=_summary(results) | extras.summary,
         files={"trials.csv": trials_table(results).csv()},
     )
 
@@ -52,21 +49,22 @@ def headline(results: StudyResults) -> str:
     if ind == ens:
         return (
             f"On {task}, weight decay {number(ind)} is best for the average member and for the ensemble of {members} "
-            f"alike{_by(results)}. The optimality gap is 0: tuning one network found the ensemble's optimum too. "
+            f"alike{chosen_by(results)}. The optimality gap is 0: tuning one network found the ensemble's optimum too. "
             f"{stability(results)}"
         )
     return (
         f"On {task}, weight decay {number(ind)} is best for the average member and {number(ens)} for the ensemble of "
-        f"{members}{_by(results)}. {_cost_of_the_wrong_one(results)} {stability(results)}"
+        f"{members}{chosen_by(results)}. {cost_of_the_wrong_one(results)} {stability(results)}"
     )
 
 
-def _by(results: StudyResults) -> str:
+def chosen_by(results: StudyResults) -> str:
     """How the optima were chosen, where it is not the usual way."""
     return "" if results.objective == "nll" else f" (by validation {METRIC_WORDS[results.objective].name})"
 
 
-def _cost_of_the_wrong_one(results: StudyResults) -> str:
+def cost_of_the_wrong_one(results: StudyResults) -> str:
+    """The gap in a sentence."""
     objective = results.objective
     gap = results.gap[objective]
     amount = f"{signed(objective, gap.mean)} {unit_of(objective)}"
@@ -107,6 +105,7 @@ def _summary(results: StudyResults) -> dict[str, Any]:
         "objective": results.objective,
         "settings_tried": len(results.trials),
         "diverged": [dict(trial.setting) for trial in results.trials if trial.diverged],
+        "failed": [dict(trial.setting) for trial in results.trials if trial.failed],
         "h_ind": dict(results.h_ind.setting),
         "h_ens": dict(results.h_ens.setting),
         "selection": {
@@ -135,9 +134,17 @@ def _notes(results: StudyResults) -> list[str]:
     diverged = [number(trial.weight_decay) for trial in results.trials if trial.diverged]
     if diverged:
         notes.append(f"Diverged, and so never selected: weight decay {', '.join(diverged)}.")
-    lost = [name for name, tested in results.test.items() if tested.diverged]
+    failed = [number(trial.weight_decay) for trial in results.trials if trial.failed]
+    if failed:
+        notes.append(
+            f"Failed (out of memory, or their workers died), and so never selected: weight decay {', '.join(failed)}; "
+            "--resume tries them again."
+        )
+    lost = [name for name, tested in results.test.items() if not tested.usable]
     if lost:
-        notes.append("Some retrained ensembles diverged; the gap is over the replicates that both optima have.")
+        notes.append(
+            "Some retrained ensembles diverged or failed; the gap is over the replicates that both optima have."
+        )
     asked = int(str(results.config["test_replicates"]))
     if results.pairs < asked and not lost:
         notes.append(f"Unfinished: {results.pairs} of {asked} test replicates are there; continue with --resume.")

@@ -51,7 +51,7 @@ DIVERSITY = {
 
 
 def _usable(results: StudyResults) -> list[SettingFigures]:
-    return [trial for trial in results.trials if not trial.diverged]
+    return [trial for trial in results.trials if trial.usable]
 
 
 def _positions(settings: list[SettingFigures]) -> Array:

@@ -41,9 +41,8 @@ def trials_table(results: StudyResults) -> Table:
     names = ("weight_decay", "status", "replicates", *figures)
     rows: list[tuple[Cell, ...]] = []
     for trial in results.trials:
-        status = "diverged" if trial.diverged else "finished"
         known = [Estimate.of(trial.figures[name]) if name in trial.figures else "" for name in figures]
-        rows.append((trial.weight_decay, status, str(len(trial.replicates)), *known))
+        rows.append((trial.weight_decay, trial.status, str(len(trial.replicates)), *known))
     return Table("trials", "Settings tried", tuple(Column(name, name) for name in names), tuple(rows))
 
 
@@ -115,7 +114,7 @@ def _validation(results: StudyResults) -> Table:
     rows: list[tuple[Cell, ...]] = []
     selection = results.selection
     for i, trial in enumerate(results.trials):
-        figures: list[Cell] = ["diverged"] * len(names) if trial.diverged else [trial.estimate(name) for name in names]
+        figures: list[Cell] = [trial.estimate(name) for name in names] if trial.usable else [trial.status] * len(names)
         rows.append((number(trial.weight_decay), *figures, selection.ind.votes[i], selection.ens.votes[i]))
     bold = {(selection.ind.trial, ind), (selection.ens.trial, ens)}
     columns = (
@@ -136,7 +135,7 @@ def _validation(results: StudyResults) -> Table:
 
 
 def _sizes(results: StudyResults) -> Table:
-    usable = [trial for trial in results.trials if not trial.diverged]
+    usable = [trial for trial in results.trials if trial.usable]
     means = np.stack([trial.curves[results.objective].mean(1) for trial in usable])  # [settings, sizes]
     rows: list[tuple[Cell, ...]] = []
     for size, best in enumerate(means.argmin(0), start=1):

@@ -13,30 +13,47 @@ from ensgap.report.report import Report
 from ensgap.report.style import save
 from ensgap.report.tables import escape_markdown
 from ensgap.report.temperature import temperature_report
+from ensgap.report.tune import tune_report
 from ensgap.report.weight_decay import weight_decay_report
+from ensgap.storage import Place, write_whole
 
 STUDIES = {
     "weight_decay": weight_decay_report,
+    "tune": tune_report,
     "temperature": temperature_report,
     "early_stopping": early_stopping_report,
     "batch_ensemble": batch_ensemble_report,
 }
 
 
-def write_report(folder: StudyFolder) -> Report:
-    """Compute everything from the saved predictions and write it."""
+def write_report(folder: StudyFolder, where: Path | None = None) -> Report:
+    """Compute everything from the saved predictions and write it, here or elsewhere; if the predictions are in another
+    storage, a copy goes there.
+    """
     report = STUDIES[folder.read_study()["config"]["study"]](folder)
+    out = where or folder.report
     for table in (*report.tables, *report.appendix):
-        _write(folder.path / "tables" / f"{table.name}.csv", table.csv())
-        _write(folder.path / "tables" / f"{table.name}.tex", table.latex())
+        _write(out / "tables" / f"{table.name}.csv", table.csv())
+        _write(out / "tables" / f"{table.name}.tex", table.latex())
     for name, text in report.files.items():
-        _write(folder.path / name, text)
+        _write(out / name, text)
     for figure in report.figures:
-        save(figure.figure, folder.path / "figures", figure.name)
-    write_json(folder.path / "summary.json", report.summary)
-    _write(folder.path / "report.md", _markdown(report))
-    _write(folder.path / "report.html", _html(report, folder.path / "figures"))
+        save(figure.figure, out / "figures", figure.name)
+    write_json(out / "summary.json", report.summary)
+    _write(out / "report.md", _markdown(report))
+    _write(out / "report.html", _html(report, out / "figures"))
+    if where is None and out != folder.path:
+        _copy(report, out, folder.path)
     return report
+
+
+def _copy(report: Report, out: Path, to: Place) -> None:
+    """The report's files into the study's storage."""
+    names = ["report.html", "report.md", "summary.json", *report.files]
+    names += [f"tables/{t.name}.{kind}" for t in (*report.tables, *report.appendix) for kind in ("csv", "tex")]
+    names += [f"figures/{figure.name}.{kind}" for figure in report.figures for kind in ("png", "pdf")]
+    for name in names:
+        write_whole(to / name, (out / name).read_bytes())
 
 
 def _write(path: Path, text: str) -> None:

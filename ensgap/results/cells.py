@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from ensgap.errors import UserError
 from ensgap.folder import StudyFolder, TrialRecord
 from ensgap.holdout import Holdout, describe, name_of
 from ensgap.predictions import Predictions
+from ensgap.storage import Place
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Cell:
 
     holdout: Holdout
     init: str  # of the fast weights; "none" is a deep ensemble
-    trials: tuple[tuple[TrialRecord, Path], ...]  # finished ones, by replicate
+    trials: tuple[tuple[TrialRecord, Place], ...]  # finished ones, by replicate
 
     @property
     def replicates(self) -> tuple[int, ...]:
@@ -79,12 +79,13 @@ class Design:
 def read_design(folder: StudyFolder) -> Design:
     """All cells of the study, by initialisation, order (largest first) and share."""
     study = folder.read_study()
-    groups: dict[tuple[str, int, float], list[tuple[TrialRecord, Path]]] = {}
-    missing, diverged = 0, []
+    groups: dict[tuple[str, int, float], list[tuple[TrialRecord, Place]]] = {}
+    missing, failed, diverged = 0, 0, []
     for key in study["trials"]:
         record = folder.find_key(key)
         if record is None:
-            missing += 1
+            lost = folder.find_failure(key) is not None
+            missing, failed = missing + (not lost), failed + lost
             continue
         holdout = record.identity["holdout"]
         where = (record.identity.get("fast_weights") or "none", holdout["order"], holdout["fraction"])
@@ -92,15 +93,22 @@ def read_design(folder: StudyFolder) -> Design:
             diverged.append(describe(Holdout(**holdout), study["config"]["members"]))
         else:
             groups.setdefault(where, []).append((record, folder.trials / key))
-    if not groups and not missing:
+    if not groups and not missing and not failed:
         raise UserError("Every trial diverged, so there is nothing to report; try a lower --lr with another --out.")
     if not groups:
         raise UserError(f"No trial of the study in {folder.path} has finished yet; continue it with --resume.")
     notes = list(study["notes"])
     if missing:
         notes.append(f"Unfinished: {missing} of {len(study['trials'])} trials are missing; continue with --resume.")
+    if failed:
+        notes.append(
+            f"Failed (out of memory, or their workers died), and so left out: {failed} of {len(study['trials'])} "
+            "trials; --resume tries them again."
+        )
     if diverged:
         notes.append(f"Diverged, and so left out: {len(diverged)} trials ({', '.join(sorted(set(diverged)))}).")
+    if any(record.details.get("stopped") is False for own in groups.values() for record, _ in own):
+        notes.append(f"Some trials reached {study['config']['epochs']} epochs before every rule had stopped.")
     cells = [Cell(Holdout(order, fraction), init, tuple(g)) for (init, order, fraction), g in groups.items()]
     inits = list(study["config"]["inits"])
     cells.sort(key=lambda cell: (inits.index(cell.init), -cell.holdout.order, cell.holdout.fraction))

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -15,6 +14,7 @@ from ensgap.greedy import choose, halves, nll_by_size
 from ensgap.hyperparameters import Setting, order_of
 from ensgap.predictions import Predictions
 from ensgap.results.optima import StudyResults
+from ensgap.storage import Place
 
 WAYS = ("ind", "ens", "greedy")
 Picks = dict[tuple[str, int, int], list[int]]
@@ -49,7 +49,7 @@ class _Replicate:
     labels: Tensor  # [points]
     index: Tensor
     log_likelihoods: Array  # [settings, members, points]
-    files: Sequence[tuple[Path, int]]  # of each setting: its predictions, and the replicate's row in them
+    files: Sequence[tuple[Place, int]]  # of each setting: its predictions, and the replicate's row in them
 
     def flat(self) -> Array:
         """[settings · members, points]."""
@@ -93,7 +93,7 @@ def _read(folder: StudyFolder) -> tuple[tuple[Setting, ...], dict[int, _Replicat
     """All settings that finished, and by replicate what their members give its validation points."""
     ended = [(record, path) for record, path in folder.ended_trials("search") if record.status == "finished"]
     settings = {order_of(record.setting): record.setting for record, _ in ended}
-    found: dict[int, dict[object, tuple[Path, int, Array, Tensor, Tensor]]] = {}
+    found: dict[int, dict[object, tuple[Place, int, Array, Tensor, Tensor]]] = {}
     for record, path in ended:
         predictions = Predictions.load(path / "predictions.npz")
         labels = predictions.labels.unsqueeze(1).expand(predictions.held.shape)

@@ -2,25 +2,26 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
 from ensgap import losses, metrics
 from ensgap.errors import UserError
-from ensgap.folder import StudyFolder, TrialRecord
+from ensgap.folder import Status, StudyFolder, TrialRecord
 from ensgap.gap import Array, Estimate, Selection, optimality_gap, select
-from ensgap.hyperparameters import Setting, order_of
+from ensgap.hyperparameters import Setting, Value, order_of
 from ensgap.predictions import Predictions
 from ensgap.spec import Phase
+from ensgap.storage import Place
 
 
 @dataclass(frozen=True)
 class SettingFigures:
-    """One setting's figures, a value per replicate; none if it diverged."""
+    """One setting's figures, a value per replicate; none if it diverged or failed."""
 
     setting: Setting
     diverged: bool
+    failed: bool  # for want of memory, or because its node was lost too often
     replicates: tuple[int, ...]
     figures: Mapping[str, Array]  # name -> [replicates]
     curves: Mapping[str, Array]  # metric -> [sizes, replicates]
@@ -30,6 +31,16 @@ class SettingFigures:
     def weight_decay(self) -> float:
         """The setting's weight decay."""
         return float(self.setting["weight_decay"])
+
+    @property
+    def status(self) -> Status:
+        """The worst of its trials'."""
+        return "failed" if self.failed else "diverged" if self.diverged else "finished"
+
+    @property
+    def usable(self) -> bool:
+        """Whether it may be selected."""
+        return self.status == "finished"
 
     def estimate(self, name: str) -> Estimate:
         """Mean and uncertainty over replicates."""
@@ -91,19 +102,19 @@ class StudyResults:
 
 def read_settings(folder: StudyFolder, phase: Phase) -> list[SettingFigures]:
     """All settings of a phase, by setting, each with the replicates of all its trials."""
-    groups: dict[object, list[tuple[TrialRecord, Path]]] = {}
-    for record, path in folder.ended_trials(phase):
+    groups: dict[tuple[tuple[str, bool, Value], ...], list[tuple[TrialRecord, Place]]] = {}
+    for record, path in (*folder.ended_trials(phase), *folder.failed_trials(phase)):
         groups.setdefault(order_of(record.setting), []).append((record, path))
-    return [_join(group) for group in groups.values()]
+    return [_join(groups[setting]) for setting in sorted(groups)]
 
 
-def _join(group: Sequence[tuple[TrialRecord, Path]]) -> SettingFigures:
+def _join(group: Sequence[tuple[TrialRecord, Place]]) -> SettingFigures:
     """One setting from its trials; a replicate that two of them trained counts once."""
     replicates: list[int] = []
     figures: dict[str, list[Array]] = {}
     curves: dict[str, list[Array]] = {}
     for record, path in group:
-        if record.status == "diverged":
+        if record.status != "finished":
             continue
         ids = record.identity["replicates"]
         new = [row for row, replicate in enumerate(ids) if replicate not in replicates]
@@ -116,11 +127,18 @@ def _join(group: Sequence[tuple[TrialRecord, Path]]) -> SettingFigures:
     return SettingFigures(
         setting=group[0][0].setting,
         diverged=any(record.status == "diverged" for record, _ in group),
+        failed=any(record.status == "failed" for record, _ in group),
         replicates=tuple(replicates),
         figures={name: np.concatenate(parts) for name, parts in figures.items()},
         curves={name: np.concatenate(parts, axis=1) for name, parts in curves.items()},
         seconds=sum(record.seconds for record, _ in group),
     )
+
+
+def search_predictions(folder: StudyFolder, setting: Setting) -> Predictions:
+    """What the search's ensembles of a setting predicted at the points they held out."""
+    found = [path for record, path in folder.ended_trials("search") if record.setting == setting and record.files]
+    return Predictions.join([Predictions.load(path / "predictions.npz") for path in found])
 
 
 def select_settings(trials: Sequence[SettingFigures], objective: str = "nll") -> Selection:
@@ -130,7 +148,7 @@ def select_settings(trials: Sequence[SettingFigures], objective: str = "nll") ->
     return select(
         [t.figures.get(ind, nothing) for t in trials],
         [t.figures.get(ens, nothing) for t in trials],
-        [t.diverged for t in trials],
+        [not t.usable for t in trials],
     )
 
 
@@ -159,8 +177,8 @@ def _paired(ind: SettingFigures, ens: SettingFigures) -> tuple[dict[str, Array],
     common = sorted(set(ind.replicates) & set(ens.replicates))
     if not common:
         raise UserError(
-            "The retrained ensembles diverged at one of the two optima, so there is no gap; try a lower --lr with "
-            "another --out."
+            "The retrained ensembles diverged or failed at one of the two optima, so there is no gap; --resume "
+            "tries failed ones again, and a lower --lr with another --out may not diverge."
         )
 
     def at(side: SettingFigures) -> dict[str, Array]:

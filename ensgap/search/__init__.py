@@ -6,3 +6,4 @@ import os
 os.environ.setdefault("RAY_ENABLE_ZERO_COPY_TORCH_TENSORS", "1")  # workers read the data where the object store has it
 os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
 os.environ.setdefault("TUNE_DISABLE_SIGINT_HANDLER", "1")  # Ctrl-C reaches the study, which says how to resume
+os.environ.setdefault("RAY_AUTH_MODE", "token")  # nobody gets in without one, wherever we start or join a Ray

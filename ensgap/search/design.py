@@ -38,4 +38,4 @@ def design_study(
             runner.run_grid(list(specs), data.test)
 
     report, folder = run_study(plan, config, check, train)
-    return report, str(folder.path)
+    return report, str(folder.report)

@@ -20,21 +20,29 @@ from ensgap.search.tuner import Runner
 from ensgap.tasks import TaskData
 
 
-def find_optima(plan: SearchPlan, config: StudyConfig, search: Callable[[Runner], None]) -> StudyFolder:
-    """Run a study, or what is missing of it, and write its report; `search` trains the settings to choose from."""
+def find_optima(
+    plan: SearchPlan,
+    config: StudyConfig,
+    search: Callable[[Runner], None],
+    look: Callable[[Points], dict[str, Any]] = lambda _: {},
+    command: str | None = None,
+) -> StudyFolder:
+    """Run a study, or what is missing of it, and write its report; `search` trains the settings to choose from, `look`
+    has a look at the pool before anything is started, and what it returns is recorded.
+    """
 
     def check(pool: Points) -> dict[str, Any]:
         replicate_holdouts(pool.labels, plan.seed, range(plan.replicates), plan.members, plan.holdout)
         if plan.optuna_storage is not None:
             open_storage(plan.optuna_storage)
-        return {}
+        return look(pool)
 
     def train(runner: Runner, data: TaskData) -> None:
         runner = replace(runner, objective=plan.objective)
         search(runner)
         _retrain(plan, runner, data)
 
-    return run_study(plan, config, check, train)[1]
+    return run_study(plan, config, check, train, command)[1]
 
 
 def ask_optuna(
@@ -49,10 +57,9 @@ def ask_optuna(
     points inside it.
     """
     records = [record for record, _ in runner.folder.ended_trials("search")]
-    folder = runner.folder.path
-    storage = open_storage(plan.optuna_storage or folder / "optuna.journal")
+    storage = open_storage(plan.optuna_storage or runner.folder.local / "optuna.journal")
     by = "" if plan.objective == "nll" else f"-{plan.objective}"  # what another objective found is of no use
-    name = study_name(folder, f"{plan.study}-{plan.task.name}{by}", plan.optuna_storage)
+    name = study_name(runner.folder.path, f"{plan.study}-{plan.task.name}{by}", plan.optuna_storage)
     names = objective_names(plan.objective)
     figures = [(record.setting, hopeless(plan.task.loss) | record.validation) for record in records]
     ended = [(setting, [values[name] for name in names]) for setting, values in figures]
@@ -64,7 +71,7 @@ def ask_optuna(
 
 def require_samples(plan: SearchPlan, runner: Runner) -> None:
     """Stop here unless as many settings as asked for have been tried."""
-    found = len(list(runner.folder.ended_trials("search")))
+    found = len([*runner.folder.ended_trials("search"), *runner.folder.failed_trials("search")])
     if found < plan.num_samples:
         raise UserError(f"{plan.num_samples - found} of {plan.num_samples} trials failed; {runner.where_errors_are}.")
 

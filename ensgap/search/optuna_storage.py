@@ -12,6 +12,7 @@ from optuna.storages.journal import JournalFileBackend
 from ensgap.errors import UserError
 from ensgap.folder import write_json
 from ensgap.secrets import mask
+from ensgap.storage import Place
 
 
 def open_storage(where: Path | str) -> BaseStorage:
@@ -37,7 +38,7 @@ def _with_driver(address: str) -> str:
     return scheme + colon + rest
 
 
-def study_name(folder: Path, usual: str, address: str | None) -> str:
+def study_name(folder: Place, usual: str, address: str | None) -> str:
     """The name of the study in its storage. A database serves many studies, so there it is made unique, once, and kept
     in the folder's optuna.json.
     """
@@ -45,7 +46,7 @@ def study_name(folder: Path, usual: str, address: str | None) -> str:
         return usual
     file = folder / "optuna.json"
     if file.exists():
-        return str(json.loads(file.read_text())["study"])
+        return str(json.loads(file.read_bytes())["study"])
     name = f"{usual}-{secrets.token_hex(4)}"
     write_json(file, {"study": name, "storage": mask(address)})
     return name

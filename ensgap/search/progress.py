@@ -55,9 +55,11 @@ class SearchProgress(tune.Callback):
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
     ) -> None:
         """Move the bar; when the trial is done, count it."""
+        if "note" in result:
+            self.bar.console.print(result["note"], highlight=False, soft_wrap=True)
         done = bool(result["done"])
         self.epoch_of[trial.trial_id] = self.epochs if done else int(result["epoch"]) * self.counts_epochs
-        if done:
+        if done and "trouble" not in result:
             self.ended += 1
             self._note(describe_point(trial.config.get("point", trial.config)), result)
         self.bar.update(self.row, completed=sum(self.epoch_of.values()), best=self._best_so_far())

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ensgap import metrics
-from ensgap.folder import Status, StudyFolder, TrialRecord
+from ensgap.folder import Status, StudyFolder, TrialRecord, warn_of_checkpoint
 from ensgap.holdout import replicate_holdouts
 from ensgap.losses import hopeless
 from ensgap.points import Points
@@ -22,6 +22,7 @@ from ensgap.tasks import Task
 from ensgap.train import Epoch, Training
 
 CHECKPOINT_SECONDS = 20.0
+"""A checkpoint is written when the last one is this old, and 20 times as old as it took to write."""
 
 
 @dataclass
@@ -35,11 +36,23 @@ class TrialRun:
     folder: StudyFolder
     device: torch.device = torch.device("cpu")
     kernels: Kernels = "auto"
-    checkpoint_seconds: float = CHECKPOINT_SECONDS
+    checkpoint_every: int | None = None  # epochs, beside the clock
     seconds: float = field(default=0.0, init=False)
 
     def __post_init__(self) -> None:
+        self.begin()
+        saved = self.folder.load_checkpoint(self.spec)
+        try:
+            if saved is not None and saved["stack"] == type(self.training.stack).__name__:
+                self.load_state_dict(saved)
+        except Exception as error:
+            warn_of_checkpoint(self.folder.trial_path(self.spec), error)
+            self.begin()
+
+    def begin(self) -> None:
+        """Be at the start of the training."""
         spec = self.spec
+        self.task = self.task.at(spec.setting)
         if spec.holdout is None:
             self.held = torch.zeros(len(spec.replicates), spec.members, len(self.pool), dtype=torch.bool)
         else:
@@ -54,9 +67,6 @@ class TrialRun:
             member_generators(spec.seed, spec.replicates, spec.members, ORDER),
             self.task.prepare(pool, train_index),
         )
-        saved = self.folder.load_checkpoint(spec)
-        if saved is not None and saved["stack"] == type(self.training.stack).__name__:
-            self.load_state_dict(saved)
 
     def _stack(self) -> Stack:
         spec, stack = self.spec, len(self.spec.replicates) * self.spec.members
@@ -70,16 +80,20 @@ class TrialRun:
             who = (spec.seed, spec.replicates, spec.members, spec.fast_weights)
             return self.task.batch_ensemble_stack(*who, optimizer, self.device, spec.precision, self.kernels)
         generators = member_generators(spec.seed, spec.replicates, spec.members, INIT)
-        return self.task.stack(generators, optimizer, self.device, self.kernels, spec.precision)
+        return self.task.stack(generators, optimizer, self.device, self.kernels, spec.precision, self.pool)
 
     def reports(self, every: int) -> Iterator[dict[str, float]]:
         """Train to the end, yielding the figures of every so many epochs; the last item has `done`, and what it
         describes is in the folder by then.
         """
-        clock = checkpointed = time.perf_counter()
+        clock = self.checkpoint_due = time.perf_counter()
+        self.checkpoint_due += CHECKPOINT_SECONDS
         for epoch in self.training.epochs():
             last = epoch.diverged or self.is_last(epoch)
             if not (last or self.wants_to_see(epoch, every)):
+                now = time.perf_counter()
+                self.seconds, clock = self.seconds + now - clock, now
+                self._keep_state(epoch.epoch)
                 continue
             figures = {} if epoch.diverged else self.evaluate(last)
             diverged = epoch.diverged or not all(math.isfinite(value) for value in figures.values())
@@ -90,9 +104,8 @@ class TrialRun:
             self.seconds, clock = self.seconds + now - clock, now
             if done:
                 self._finish(diverged, figures, epoch.epoch)
-            elif now - checkpointed >= self.checkpoint_seconds:
-                self.folder.save_checkpoint(self.spec, self.state_dict())
-                checkpointed = now
+            else:
+                self._keep_state(epoch.epoch)
             yield figures | {
                 "epoch": epoch.epoch,
                 "train_nll": float(epoch.train_nll.mean()),
@@ -101,6 +114,15 @@ class TrialRun:
             }
             if done:
                 return
+
+    def _keep_state(self, epoch: int) -> None:
+        """Write a checkpoint, if one is due."""
+        started = time.perf_counter()
+        by_epoch = self.checkpoint_every is not None and epoch % self.checkpoint_every == 0
+        if by_epoch or started >= self.checkpoint_due:
+            self.folder.save_checkpoint(self.spec, self.state_dict())
+            ended = time.perf_counter()
+            self.checkpoint_due = ended + max(CHECKPOINT_SECONDS, 20 * (ended - started))
 
     def is_last(self, epoch: Epoch) -> bool:
         """Whether training ends here in any case."""

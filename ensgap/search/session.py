@@ -1,18 +1,51 @@
-"""Ray on this machine: started when the first trial needs it, stopped after the study."""
+"""Ray on this machine, started when the first trial needs it and stopped after the study; what a study needs of Ray."""
 
 import logging
 import os
 from types import TracebackType
+from typing import Protocol
 
 import ray
 import torch
 
 from ensgap.errors import UserError
+from ensgap.storage import Place
 
 WORKER_ENVIRONMENT = {
     "MALLOC_MMAP_MAX_": "0",  # glibc would map and unmap large stacked tensors at every step
     "MALLOC_TRIM_THRESHOLD_": str(1 << 34),
+    "RAY_ENABLE_ZERO_COPY_TORCH_TENSORS": "1",  # the data is read where the node's object store has it
 }
+
+
+class Session(Protocol):
+    """What a study needs of Ray."""
+
+    cpus_per_trial: int
+    gpus_per_trial: float
+
+    @property
+    def concurrency(self) -> int:
+        """How many trials run at once."""
+        ...
+
+    @property
+    def grid_limit(self) -> int | None:
+        """At most so many trials of a grid at once; None leaves it to what fits."""
+        ...
+
+    @property
+    def resources_per_trial(self) -> dict[str, float]:
+        """As Ray counts them."""
+        ...
+
+    def start(self) -> None:
+        """Be ready for trials."""
+        ...
+
+    def check_storage(self, storage: Place) -> None:
+        """Refuse a storage that trials could not use."""
+        ...
 
 
 class LocalRay:
@@ -42,6 +75,14 @@ class LocalRay:
         if self.gpus_per_trial:
             fit = min(fit, int(self.gpus / self.gpus_per_trial))
         return min(fit, self.wanted or fit)
+
+    @property
+    def grid_limit(self) -> int:
+        """The same for a grid."""
+        return self.concurrency
+
+    def check_storage(self, storage: Place) -> None:
+        """Nothing: trials run where the study does."""
 
     @property
     def resources_per_trial(self) -> dict[str, float]:

@@ -16,12 +16,13 @@ from ensgap.train import Epoch, batch_bounds
 class StoppingRun(TrialRun):
     """After every epoch the holdout is looked at; what a rule finds best, it keeps: predictions, on request weights."""
 
-    def __post_init__(self) -> None:
+    def begin(self) -> None:
+        """Be at the start of the training."""
         assert self.spec.stopping is not None
         self.watch = Watch(self.spec.stopping)
         self.weights: dict[str, dict[str, dict[str, Tensor]]] = {}  # rule -> "replicate/member" -> weights
         self.templates: dict[str, Predictions] = {}
-        super().__post_init__()
+        super().begin()
 
     def wants_to_see(self, epoch: Epoch, every: int) -> bool:
         """Every epoch counts."""

@@ -1,21 +1,26 @@
 """The Tune trial: a thin Trainable around TrialRun, in an actor that is used again for the next trial."""
 
+import math
+import socket
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from ray import tune
 
-from ensgap.folder import StudyFolder
+from ensgap.folder import CheckpointWarning, StudyFolder
 from ensgap.losses import hopeless
 from ensgap.points import Points
+from ensgap.search.nodes import difference
 from ensgap.search.run import TrialRun
 from ensgap.search.stopping_run import StoppingRun
 from ensgap.spec import TrialSpec
 from ensgap.stack import Kernels
+from ensgap.storage import describe_trouble, is_lasting
 from ensgap.tasks import Task
+from ensgap.versions import versions
 
 REPORTS = 10
 """How many times a trial reports while it trains."""
@@ -28,6 +33,8 @@ class Machine:
     threads: int
     gpu: bool
     kernels: Kernels
+    checkpoint_every: int | None
+    versions: Mapping[str, str]  # of the driver
 
 
 class Trial(tune.Trainable):
@@ -48,6 +55,7 @@ class Trial(tune.Trainable):
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
         torch.set_num_threads(machine.threads)
         self.machine = machine
+        _check_node(folder, machine)
         self.base, self.task, self.pool, self.test, self.folder = base, task, pool, test, folder
         self.reset_config(config)
 
@@ -57,18 +65,39 @@ class Trial(tune.Trainable):
         self.running = self._reports(spec)
         return True
 
-    def _reports(self, spec: TrialSpec) -> Iterator[dict[str, float]]:
+    def _reports(self, spec: TrialSpec) -> Iterator[dict[str, Any]]:
         record = self.folder.find(spec)
         if record is None:
-            device = torch.device("cuda" if self.machine.gpu else "cpu")
-            kind = TrialRun if spec.stopping is None else StoppingRun
-            run = kind(spec, self.task, self.pool, self.test, self.folder, device, self.machine.kernels)
-            yield from run.reports(every=max(1, spec.training.epochs // REPORTS))
+            try:
+                yield from self._train(spec)
+            except OSError as error:
+                if not is_lasting(error):
+                    raise
+                # NaN, which Optuna leaves alone, so that a resumed study suggests the setting again.
+                nothing = dict.fromkeys(hopeless(self.task.loss), math.nan) | {
+                    "epoch": 0,
+                    "diverged": False,
+                    "done": True,
+                }
+                yield nothing | {"trouble": describe_trouble(self.folder.path, error)}
         else:
             figures = hopeless(self.task.loss) | record.validation
             yield figures | {"epoch": record.epochs, "diverged": record.status == "diverged", "done": True}
 
-    def step(self) -> dict[str, float]:
+    def _train(self, spec: TrialSpec) -> Iterator[dict[str, Any]]:
+        """Train it from the start or from its checkpoint; a warning of that goes with the first report."""
+        machine, device = self.machine, torch.device("cuda" if self.machine.gpu else "cpu")
+        kind = TrialRun if spec.stopping is None else StoppingRun
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", CheckpointWarning)
+            how = (device, machine.kernels, machine.checkpoint_every)
+            run = kind(spec, self.task, self.pool, self.test, self.folder, *how)
+        notes = [str(item.message) for item in caught if item.category is CheckpointWarning]
+        for report in run.reports(every=max(1, spec.training.epochs // REPORTS)):
+            yield report | ({"note": " ".join(notes)} if notes else {})
+            notes = []
+
+    def step(self) -> dict[str, Any]:
         """Train on to the next report."""
         return next(self.running)
 
@@ -77,3 +106,12 @@ class Trial(tune.Trainable):
 
     def load_checkpoint(self, checkpoint: dict[str, Any] | None) -> None:
         """Nothing, likewise."""
+
+
+def _check_node(folder: StudyFolder, machine: Machine) -> None:
+    """Refuse to train on a node that joined later and has other versions, or does not see the study's folder."""
+    other = difference(versions(), machine.versions)
+    if other is None and not folder.exists():
+        other = f"no study.json at {folder.path}, which all nodes must see"
+    if other:
+        raise RuntimeError(f"The node {socket.gethostname()} has {other}.")

@@ -76,12 +76,12 @@ def write_study(
 
 
 def rows_of(folder: StudyFolder, table: str) -> list[dict[str, str]]:
-    return list(csv.DictReader((folder.path / "tables" / f"{table}.csv").open()))
+    return list(csv.DictReader((folder.local / "tables" / f"{table}.csv").open()))
 
 
 def section(folder: StudyFolder, caption: str) -> str:
     """The part of report.md that begins with this caption."""
-    text = (folder.path / "report.md").read_text()
+    text = (folder.local / "report.md").read_text()
     return text[text.index(caption) :].split("\n\n")[1]
 
 
@@ -118,7 +118,7 @@ def test_temperatures_on_their_bound_are_marked_and_the_prior_has_none(temperatu
     assert {tiny[f"{key}_mark"] for key in ("individual/4", "joint/4", "joint/2", "individual/1")} == {" † 100%"}
     assert "none/4_mark" not in tiny
     assert larger["individual/4_mark"] == ""
-    assert "sat on its bound (1/4 or 4)" in (temperature.path / "report.md").read_text()
+    assert "sat on its bound (1/4 or 4)" in (temperature.local / "report.md").read_text()
     found = read_temperature(temperature).cell(4, 0.01)
     assert found is not None
     assert (found.by[Variant("joint")].temperatures == 1 / calibrate.BOUND).all()
@@ -130,7 +130,9 @@ def test_every_scaling_has_every_figure_of_its_own_fit(temperature: StudyFolder)
     assert [row["figure"] for row in rows[:6]] == [
         f"{level}, {metric}" for level in ("ensemble", "average member") for metric in ("Error (%)", "NLL", "ECE")
     ]
-    folders = [p for p in temperature.trials.iterdir() if p.name.startswith("holdout-holdout=2,val_fraction=0.1,")]
+    folders = [
+        p for p in (temperature.local / "trials").iterdir() if p.name.startswith("holdout-holdout=2,val_fraction=0.1,")
+    ]
     found = []
     for path in sorted(folders):
         holdout, test = (Predictions.load(path / f"{name}.npz") for name in ("holdout", "test"))
@@ -140,7 +142,7 @@ def test_every_scaling_has_every_figure_of_its_own_fit(temperature: StudyFolder)
     assert float(row["joint_per_member_prior"]) == pytest.approx(np.mean(found))
     assert float(row["joint_per_member_prior_sem"]) == pytest.approx(np.std(found, ddof=1) / np.sqrt(2))
     assert row["points"] == "24"
-    header = (temperature.path / "tables" / "all_scalings_disjoint.csv").read_text().splitlines()[0]
+    header = (temperature.local / "tables" / "all_scalings_disjoint.csv").read_text().splitlines()[0]
     assert "individual_prior" in header and "joint" not in header and "pooled" not in header
 
 
@@ -150,7 +152,7 @@ def test_disjoint_holdouts_alone_have_no_joint_columns(tmp_path: Path) -> None:
         tmp_path, config.plan(get_task("nci1")), lambda s, i: {"holdout": made(s, i, order=1), "test": made(s, 9)}
     )
     assert "there is no joint temperature" in write_report(folder).headline
-    for table in folder.path.glob("tables/*.csv"):
+    for table in folder.local.glob("tables/*.csv"):
         assert "joint" not in table.read_text().replace("disjoint", ""), table.name
 
 
@@ -169,7 +171,8 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> StudyFolder:
 
     def details(spec: TrialSpec) -> dict[str, Any]:
         kept = {"individual": [[4, 6, 5, 9]], "shared_epoch": [[7] * 4], "joint": [[8] * 4]}
-        return {"kept": kept, "steps": STEPS, "pool_steps": POOL_STEPS, "stopped": True, "parameters": 1}
+        stopped = spec.replicates != (2,)
+        return {"kept": kept, "steps": STEPS, "pool_steps": POOL_STEPS, "stopped": stopped, "parameters": 1}
 
     path = tmp_path_factory.mktemp("made") / "stopping"
     folder = write_study(path, config.plan(get_task("nci1")), predict, details)
@@ -182,6 +185,7 @@ def test_epochs_are_counted_in_steps_of_the_whole_pool(stopped: StudyFolder) -> 
     assert float(row["individual/4"]) == pytest.approx(6 * STEPS / POOL_STEPS)  # 6: the members' mean
     assert float(row["joint/2"]) == pytest.approx(8 * STEPS / POOL_STEPS)
     assert "joint/1" not in row
+    assert "Some trials reached 1000 epochs before every rule had stopped." in (stopped.local / "report.md").read_text()
 
 
 def test_stopping_then_temperature_compares_each_rule_with_and_without(stopped: StudyFolder) -> None:
@@ -192,7 +196,7 @@ def test_stopping_then_temperature_compares_each_rule_with_and_without(stopped: 
     assert rows["overlapping", "NLL"]["joint/none_paper"] == ""
     for rule in ("individual", "joint"):
         found = []
-        for path in sorted(p for p in stopped.trials.iterdir() if p.name.startswith("holdout-holdout=4,")):
+        for path in sorted(p for p in (stopped.local / "trials").iterdir() if p.name.startswith("holdout-holdout=4,")):
             holdout, test = (Predictions.load(path / f"{rule}-{name}.npz") for name in ("holdout", "test"))
             found.append(calibrate.figures(test, calibrate.fit(holdout, "joint"))["ensemble_nll"].item())
         assert float(shared[f"{rule}/joint"]) == pytest.approx(np.mean(found))
@@ -244,7 +248,7 @@ def test_a_leak_is_measured_and_told_from_none(shared_weights: StudyFolder) -> N
         assert leak is not None
         assert leak.mean == pytest.approx((nll["test"] - nll["holdout"]) / (nll["test"] - nll["train"]))
         assert nll["train"] < nll["test"]
-    some = next(p for p in shared_weights.trials.iterdir() if "holdout=2" in p.name and "sign" in p.name)
+    some = next(p for p in (shared_weights.local / "trials").iterdir() if "holdout=2" in p.name and "sign" in p.name)
     pool = Predictions.load(some / "joint-pool.npz")
     own = [
         metrics.nll(pool.logits[0, m, held].double().log_softmax(-1), pool.labels[0, held])
@@ -266,6 +270,6 @@ def test_the_deep_ensemble_stands_beside_and_out_of_the_comparison(shared_weight
     assert "**" in diversity[2 + int(np.argmax(means))]
     assert not any("**" in text for text in entropy)
     assert {row["init"]: row["parameters"] for row in rows_of(shared_weights, "parameters")} != {}
-    tex = (shared_weights.path / "tables" / "test.tex").read_text()
+    tex = (shared_weights.local / "tables" / "test.tex").read_text()
     assert r" & \multicolumn{1}{c}{deep ensemble} & \multicolumn{3}{c}{N(1, 0.1$^2$)}" in tex
     assert r"\cmidrule(lr){3-5}" in tex

@@ -69,24 +69,24 @@ def test_both_optima_minimise_the_objective(made: Made, task: str, objective: st
 def test_a_regressions_report_has_its_own_words(made: Made) -> None:
     folder = by(made("diabetes"), "rmse")
     write_report(folder)
-    text, summary = (folder.path / "report.md").read_text(), json.loads((folder.path / "summary.json").read_text())
+    text, summary = (folder.report / "report.md").read_text(), json.loads((folder.report / "summary.json").read_text())
     assert "Error (%)" not in text and "ECE" not in text and "percentage points of test error" not in text
     assert "(by validation RMSE)" in text and "Test RMSE" in text and "Coverage error (%)" in text
     assert set(summary["gap"]) == {"nll", "rmse", "coverage"}
     assert summary["objective"] == "rmse"
     assert summary["test"]["ens"]["ambiguity"]["mean"] >= 0
-    assert "ensemble_rmse" in (folder.path / "trials.csv").read_text()
+    assert "ensemble_rmse" in (folder.report / "trials.csv").read_text()
     assert len(summary["advice"]["sentences"]) >= 2
-    assert "## What to do" in text and 'class="advice"' in (folder.path / "report.html").read_text()
+    assert "## What to do" in text and 'class="advice"' in (folder.report / "report.html").read_text()
 
 
 def test_a_classifications_report_by_brier(made: Made) -> None:
     folder = by(made("digits"), "brier")
     write_report(folder)
-    text = (folder.path / "report.md").read_text()
+    text = (folder.report / "report.md").read_text()
     assert "(by validation Brier score)" in text and "Average-member Brier" in text
     assert "| Ensemble | Error (%) | NLL | ECE | Brier | Ambiguity |" in text
-    assert list((folder.path / "figures").glob("greedy.*"))
+    assert list((folder.report / "figures").glob("greedy.*"))
 
 
 @pytest.mark.parametrize("task", ["digits", "diabetes"])
@@ -127,7 +127,9 @@ def test_members_that_do_not_share_a_holdout_are_not_mixed(made: Made) -> None:
 def figures(setting: float, level: float, replicates: int, wobble: float = 0.0) -> SettingFigures:
     values = level + wobble * np.array([1.0, -1.0] * replicates)[:replicates]
     named = {"avg_member_nll": values, "ensemble_nll": values}
-    return SettingFigures({"weight_decay": setting}, False, tuple(range(replicates)), named, {}, 10.0 * replicates)
+    return SettingFigures(
+        {"weight_decay": setting}, False, False, tuple(range(replicates)), named, {}, 10.0 * replicates
+    )
 
 
 def results_of(gap: Estimate, share: float, wobble: float, pairs: int = 10) -> StudyResults:

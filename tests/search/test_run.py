@@ -58,7 +58,7 @@ def test_members_do_not_train_on_their_own_holdout(spec: TrialSpec, tmp_path: Pa
 def test_an_interrupted_trial_continues_from_its_checkpoint_bit_for_bit(spec: TrialSpec, tmp_path: Path) -> None:
     straight, broken = StudyFolder(tmp_path / "a"), StudyFolder(tmp_path / "b")
     list(TrialRun(spec, TASK, DATA.pool, None, straight).reports(every=1))
-    first = TrialRun(spec, TASK, DATA.pool, None, broken, checkpoint_seconds=0).reports(every=1)
+    first = TrialRun(spec, TASK, DATA.pool, None, broken, checkpoint_every=1).reports(every=1)
     next(first), next(first)
     second = TrialRun(spec, TASK, DATA.pool, None, broken)
     assert [r["epoch"] for r in second.reports(every=1)] == [3, 4]
@@ -68,7 +68,7 @@ def test_an_interrupted_trial_continues_from_its_checkpoint_bit_for_bit(spec: Tr
 
 def test_a_damaged_checkpoint_is_left_aside_with_a_warning(spec: TrialSpec, tmp_path: Path) -> None:
     folder = StudyFolder(tmp_path)
-    next(TrialRun(spec, TASK, DATA.pool, None, folder, checkpoint_seconds=0).reports(every=1))
+    next(TrialRun(spec, TASK, DATA.pool, None, folder, checkpoint_every=1).reports(every=1))
     path = folder.trial_path(spec) / "checkpoint.pt"
     path.write_bytes(path.read_bytes()[:1000])
     with pytest.warns(UserWarning, match="starts anew"):
@@ -113,6 +113,6 @@ def test_specs_that_differ_anywhere_have_folders_of_their_own(spec: TrialSpec) -
 
 def test_a_checkpoint_of_other_kernels_is_not_taken_up(spec: TrialSpec, tmp_path: Path) -> None:
     folder = StudyFolder(tmp_path)
-    next(TrialRun(spec, TASK, DATA.pool, None, folder, kernels="loop", checkpoint_seconds=0).reports(every=1))
+    next(TrialRun(spec, TASK, DATA.pool, None, folder, kernels="loop", checkpoint_every=1).reports(every=1))
     assert TrialRun(spec, TASK, DATA.pool, None, folder, kernels="loop").training.epoch == 1
     assert TrialRun(spec, TASK, DATA.pool, None, folder, kernels="batched").training.epoch == 0

@@ -61,17 +61,19 @@ def test_a_rule_keeps_what_the_stack_predicted_at_its_best_epoch(stopping: Trial
     assert own.tolist() == [pytest.approx(row) for row in at]
 
     # training just so long, without any rule, gives the same test predictions
-    epochs = kept["joint"][0][0]
-    plain = replace(stopping, stopping=None, replicates=(0,), train=replace(stopping.train, epochs=epochs))
-    list(TrialRun(plain, TASK, DATA.pool, DATA.test, folder).reports(every=epochs))
-    again, first = loaded(folder, plain, "test"), loaded(folder, stopping, "joint-test")
-    assert torch.allclose(again.logits[0], first.logits[0], rtol=1e-3, atol=1e-3)
+    for rule, member in (("joint", 0), ("individual", 1), ("individual", 2)):
+        epochs = kept[rule][0][member]
+        plain = replace(stopping, stopping=None, replicates=(0,), train=replace(stopping.train, epochs=epochs))
+        list(TrialRun(plain, TASK, DATA.pool, DATA.test, folder).reports(every=epochs))
+        again, first = loaded(folder, plain, "test"), loaded(folder, stopping, f"{rule}-test")
+        assert torch.allclose(again.logits[0, member], first.logits[0, member], rtol=1e-3, atol=1e-3)
+    assert len(set(kept["individual"][0])) > 1
 
 
 def test_kept_weights_give_the_kept_predictions(stopping: TrialSpec, tmp_path: Path) -> None:
     folder = StudyFolder(tmp_path)
     list(StoppingRun(stopping, TASK, DATA.pool, DATA.test, folder).reports(every=1))
-    weights = torch.load(folder.trial_path(stopping) / "weights-individual.pt", weights_only=True)
+    weights = torch.load(tmp_path / "trials" / stopping.key / "weights-individual.pt", weights_only=True)
     network = TASK.member(None)
     network.load_state_dict(weights["1/2"], strict=False)
     inputs = DATA.test.gather(torch.arange(50).unsqueeze(0))[0]
@@ -83,7 +85,7 @@ def test_kept_weights_give_the_kept_predictions(stopping: TrialSpec, tmp_path: P
 def test_an_interrupted_trial_continues_bit_for_bit(stopping: TrialSpec, tmp_path: Path) -> None:
     straight, broken = StudyFolder(tmp_path / "a"), StudyFolder(tmp_path / "b")
     list(StoppingRun(stopping, TASK, DATA.pool, DATA.test, straight).reports(every=1))
-    first = StoppingRun(stopping, TASK, DATA.pool, DATA.test, broken, checkpoint_seconds=0).reports(every=1)
+    first = StoppingRun(stopping, TASK, DATA.pool, DATA.test, broken, checkpoint_every=1).reports(every=1)
     for _ in range(5):
         next(first)
     list(StoppingRun(stopping, TASK, DATA.pool, DATA.test, broken).reports(every=1))
