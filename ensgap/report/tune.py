@@ -54,8 +54,8 @@ def headline(results: StudyResults) -> str:
     if results.h_ind.setting == results.h_ens.setting:
         return (
             f"On {task}, {ind} is best for the average member and for the ensemble of {members} alike"
-            f"{chosen_by(results)}, of {len(results.trials)} settings tried. The optimality gap is 0: tuning one network "
-            f"found the ensemble's optimum too. {stability(results)}"
+            f"{chosen_by(results)}, of {len(results.trials)} settings tried. The optimality gap is 0: tuning one "
+            f"network found the ensemble's optimum too. {stability(results)}"
         )
     return (
         f"On {task}, {ind} is best for the average member and {ens} for the ensemble of {members}"
