@@ -14,7 +14,7 @@ class Failure:
 
     spec: TrialSpec
     reason: str
-    died: bool  # its process or its node did, rather than its code
+    never_began: bool  # its process or its node died before the first report, where Tune does not try again
 
 
 class KeepErrorText(tune.Callback):
@@ -55,7 +55,8 @@ def find_failures(results: tune.ResultGrid, base: TrialSpec) -> list[Failure]:
             config = result.config or {}
             spec = base.at_point(config.get("point", config))
             text = str(result.error)
-            found.append(Failure(spec, reason_of(text), died="The actor died" in text or "actor is dead" in text))
+            died = "actor died" in text or "actor is dead" in text
+            found.append(Failure(spec, reason_of(text), died and "epoch" not in (result.metrics or {})))
     return found
 
 

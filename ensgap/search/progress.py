@@ -23,6 +23,9 @@ class SearchProgress(tune.Callback):
         self.epoch_of: dict[str, int] = {}
         self.best: dict[str, tuple[float, str]] = {}
         self.live = sys.stderr.isatty()
+        self._draw()
+
+    def _draw(self) -> None:
         self.bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -35,11 +38,16 @@ class SearchProgress(tune.Callback):
             transient=True,
             disable=not self.live,
         )
-        self.row = self.bar.add_task(phase, total=trials * self.epochs, best="")
+        self.row = self.bar.add_task(self.phase, total=self.trials * self.epochs, best="")
 
     def __getstate__(self) -> dict[str, Any]:
         """Tune pickles its callbacks; a bar on a screen cannot be."""
         return {name: value for name, value in self.__dict__.items() if name != "bar"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """On the head, to which a client sends it, it prints a line per trial."""
+        self.__dict__ |= state | {"live": False}
+        self._draw()
 
     def __enter__(self) -> "SearchProgress":
         self.bar.start()
