@@ -56,7 +56,7 @@ def start(cluster: RayNodes, out: Path, *flags: str) -> subprocess.Popen[str]:
     command = [*cluster.nodes[0].prefix, sys.executable, script, "--out", str(out), "--cluster", cluster.address]
     return subprocess.Popen(
         [*command, *STUDY, *GRID, *flags],
-        env=cluster.environment,
+        env=cluster.environment | {"RAY_gcs_rpc_server_reconnect_timeout_s": "5"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -90,6 +90,23 @@ def test_a_lost_node_and_a_killed_driver_change_nothing(cluster: RayNodes, undis
     for file in out.glob("ray/*/*/result.json"):  # at most the epochs since the last checkpoint were trained again
         epochs = [json.loads(line)["epoch"] for line in lines(file)]
         assert epochs == sorted(set(epochs))
+
+
+def test_a_lost_head_ends_the_study_which_resumes_anywhere(
+    cluster: RayNodes, undisturbed: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    process = start(cluster, out)
+    wait_until(lambda: len(ended(out)) >= 1, process)
+    cluster.nodes[0].kill()
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode != 0, output
+    kept = {path: path.stat().st_mtime_ns for path in ended(out)}
+    status, output = run_study(out, *STUDY, *GRID, "--resume")  # here, without the cluster
+    assert status == 0, output
+    for name in ("trials.csv", "tables/test.csv"):
+        assert lines(out / name) == lines(undisturbed / name)
+    assert all(path.stat().st_mtime_ns == when for path, when in kept.items())
 
 
 def workers(pid: int) -> list[int]:
