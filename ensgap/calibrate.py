@@ -89,17 +89,17 @@ def figures(predictions: Predictions, temperatures: Temperatures) -> metrics.Fig
 
 
 def sweep(
-    predictions: Predictions, log_t: Tensor, how: Literal["individual", "joint", "pooled"]
+    predictions: Predictions, log_t: Tensor, how: Literal["joint", "pooled"]
 ) -> dict[str, Tensor]:  # each [temperatures, ensembles]
-    """NLL, error and ECE at given temperatures: the average member's, or the ensemble's scaled in one of two ways."""
+    """The ensemble's NLL, error and ECE at given temperatures."""
     curves: dict[str, list[Tensor]] = {metric: [] for metric in metrics.METRICS}
     for u in log_t.tolist():
         values = torch.full((len(predictions.labels), 1), math.exp(u), dtype=torch.float64)
-        if how != "pooled":
+        if how == "joint":
             values = values.expand(-1, predictions.logits.shape[1])
         at = figures(predictions, Temperatures(how, values, torch.zeros_like(values, dtype=torch.bool)))
         for metric in metrics.METRICS:
-            curves[metric].append(at[f"avg_member_{metric}" if how == "individual" else f"ensemble_{metric}"])
+            curves[metric].append(at[f"ensemble_{metric}"])
     return {metric: torch.stack(values) for metric, values in curves.items()}
 
 

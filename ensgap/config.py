@@ -18,7 +18,7 @@ def flag(text: str, default: Any = None, omitted: Any = None) -> Any:
 class StudyConfig:
     """What all studies have in common."""
 
-    task: str = flag("which task; --list-tasks shows them", "digits")
+    task: str = flag("which task; --list-tasks shows them, or a Python file with a function task()", "digits")
     members: int | None = flag("networks in an ensemble")
     replicates: int | None = flag("ensembles trained for each setting, each from its own seed")
     epochs: int | None = flag("epochs of training; with early stopping, at most")

@@ -35,6 +35,14 @@ class Estimate:
         reach = float(stdtrit(count - 1, 0.975)) * sem
         return cls(mean, sem, mean - reach, mean + reach)
 
+    def __str__(self) -> str:
+        if math.isnan(self.sem):
+            return f"{self.mean:+.4f} (one replicate)"
+        return f"{self.mean:+.4f} ± {self.sem:.4f} (95% interval {self.low:+.4f} to {self.high:+.4f})"
+
+    def _repr_html_(self) -> str:
+        return f"<b>{self.mean:+.4f}</b>{str(self)[len(f'{self.mean:+.4f}') :]}"
+
     @property
     def verdict(self) -> str:
         """Whether it is above 0, below 0, exactly 0, or cannot be told from 0."""

@@ -77,10 +77,11 @@ class Predictions:
         )
         return cls(logits, labels, held, index, parts[0].identity)
 
-    def save(self, path: Place) -> None:
-        """Write them, whole or not at all."""
+    def save(self, path: Place, half: bool = False) -> None:
+        """Write them, whole or not at all; with logits in half precision where files must be small."""
+        largest = torch.finfo(torch.half).max
         arrays = {
-            "logits": self.logits.numpy(),
+            "logits": (self.logits.clamp(-largest, largest).half() if half else self.logits).numpy(),
             "labels": self.labels.numpy(),
             "held": self.held.numpy(),
             "index": self.index.numpy(),
@@ -96,6 +97,8 @@ class Predictions:
         try:
             with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
                 tensors = {name: torch.from_numpy(file[name]) for name in ("logits", "labels", "held", "index")}
+                if tensors["logits"].dtype == torch.half:
+                    tensors["logits"] = tensors["logits"].float()
                 return cls(**tensors, identity=json.loads(str(file["identity"])))
         except FileNotFoundError:
             raise UserError(f"There are no predictions at {path}.") from None

@@ -16,6 +16,8 @@ from ensgap.train import TrainConfig
 Phase = Literal["search", "test", "holdout"]
 FIRST_TEST_REPLICATE = 1000
 """Test replicates are numbered from here: fresh seeds, so that what selection saw does not favour what it selected."""
+FIRST_FINAL_REPLICATE = 1_000_000
+"""And from here those of ensembles that are trained to be used."""
 NOT_IN_A_SETTING = ("replicates", "holdout", "val_fraction", "fast_weights")
 """What a Tune configuration has beside a setting, which therefore cannot be names of hyperparameters."""
 LONGEST_NAME = 120
@@ -46,6 +48,17 @@ class TrialSpec:
         if self.stopping is not None:
             found["stopping"]["rules"] = list(self.stopping.rules)
         return {name: value for name, value in found.items() if value is not None or name == "holdout"}
+
+    @classmethod
+    def of(cls, identity: Mapping[str, Any]) -> "TrialSpec":
+        """A search or test trial of that identity."""
+        holdout = None if identity["holdout"] is None else Holdout(**identity["holdout"])
+        own = {
+            "train": TrainConfig(**identity["train"]),
+            "holdout": holdout,
+            "replicates": tuple(identity["replicates"]),
+        }
+        return cls(**{**identity, **own})
 
     @property
     def training(self) -> TrainConfig:

@@ -31,13 +31,10 @@ def early_stopping_report(folder: StudyFolder) -> Report:
     results = read_stopping(folder)
     design = results.design
     names = ("task", "members", "replicates", "patience", "lr", "val_fractions", "holdouts", "seed")
-    notes = [*data_notes(design.study), *design.notes]
-    if any(cell.unstopped for cell in results.cells):
-        notes.append(f"Some trials reached {design.config['epochs']} epochs before every rule had stopped.")
     return Report(
         title=f"Early stopping of a deep ensemble on {design.config['task']}",
         headline=_headline(results),
-        notes=notes,
+        notes=[*data_notes(design.study), *design.notes],
         cards=_cards(results),
         tables=main_tables(results),
         figures=_figures(results),

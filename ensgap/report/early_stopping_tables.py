@@ -42,8 +42,8 @@ def _rules(results: StoppingResults, level: str, metric: str) -> Table:
 def _extra(results: StoppingResults, figure: str) -> Table:
     metric = figure.removeprefix("ensemble_")
     caption = {
-        "epochs": "How long each rule trained until what it kept: optimizer steps over the steps of an epoch of the "
-        "whole pool, averaged over members; mean ± SEM over replicates.",
+        "epochs": "How long each rule trained until what it kept (without the patience that follows): optimizer steps "
+        "over the steps of an epoch of the whole pool, averaged over members; mean ± SEM over replicates.",
         "diversity": "Diversity of what each rule kept on test data: entropy of the average − average entropy.",
         "entropy": "Entropy of the ensemble's prediction on test data, of what each rule kept.",
     }[metric]

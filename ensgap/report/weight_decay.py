@@ -47,11 +47,12 @@ def headline(results: StudyResults) -> str:
         )
     return (
         f"On {task}, weight decay {number(ind)} is best for the average member and {number(ens)} for the ensemble of "
-        f"{members}. {_cost_of_the_wrong_one(results.gap['nll'], results)} {stability(results)}"
+        f"{members}. {cost_of_the_wrong_one(results.gap['nll'], results)} {stability(results)}"
     )
 
 
-def _cost_of_the_wrong_one(gap: Estimate, results: StudyResults) -> str:
+def cost_of_the_wrong_one(gap: Estimate, results: StudyResults) -> str:
+    """The gap in a sentence."""
     if math.isnan(gap.sem):
         return f"The optimality gap is {gap.mean:+.4f} test NLL on one replicate, which is no basis for a verdict."
     interval = (

@@ -13,21 +13,25 @@ from ensgap.report.report import Report
 from ensgap.report.style import save
 from ensgap.report.tables import escape_markdown
 from ensgap.report.temperature import temperature_report
+from ensgap.report.tune import tune_report
 from ensgap.report.weight_decay import weight_decay_report
 from ensgap.storage import Place, write_whole
 
 STUDIES = {
     "weight_decay": weight_decay_report,
+    "tune": tune_report,
     "temperature": temperature_report,
     "early_stopping": early_stopping_report,
     "batch_ensemble": batch_ensemble_report,
 }
 
 
-def write_report(folder: StudyFolder) -> Report:
-    """Compute everything from the saved predictions and write it; where they are elsewhere, a copy goes there."""
+def write_report(folder: StudyFolder, where: Path | None = None) -> Report:
+    """Compute everything from the saved predictions and write it, here or elsewhere; if the predictions are in another
+    storage, a copy goes there.
+    """
     report = STUDIES[folder.read_study()["config"]["study"]](folder)
-    out = folder.report
+    out = where or folder.report
     for table in (*report.tables, *report.appendix):
         _write(out / "tables" / f"{table.name}.csv", table.csv())
         _write(out / "tables" / f"{table.name}.tex", table.latex())
@@ -38,7 +42,7 @@ def write_report(folder: StudyFolder) -> Report:
     write_json(out / "summary.json", report.summary)
     _write(out / "report.md", _markdown(report))
     _write(out / "report.html", _html(report, out / "figures"))
-    if out != folder.path:
+    if where is None and out != folder.path:
         _copy(report, out, folder.path)
     return report
 

@@ -33,7 +33,6 @@ class StoppingCell:
     replicates: tuple[int, ...]
     by: Mapping[Rule, Stopped]
     scaled: Mapping[Rule, Stopped]  # the same with a joint temperature from the same holdout; nothing under order 1
-    unstopped: bool  # whether a trial reached the last epoch allowed before every rule had stopped
 
     def gap(self) -> Mapping[str, Estimate] | None:
         """The ensemble's test loss with individual stopping minus with joint stopping, paired by replicate."""
@@ -68,8 +67,7 @@ def read_stopping(folder: StudyFolder) -> StoppingResults:
 def _stopped(cell: Cell) -> StoppingCell:
     by: dict[Rule, Stopped] = {rule: kept(cell, rule) for rule in RULES if cell.has(f"{rule}-test")}
     scaled = {rule: _scaled(cell, rule) for rule in by} if cell.holdout.order > 1 else {}
-    unstopped = not all(record.details["stopped"] for record, _ in cell.trials)
-    return StoppingCell(cell.holdout, cell.replicates, by, scaled, unstopped)
+    return StoppingCell(cell.holdout, cell.replicates, by, scaled)
 
 
 def _scaled(cell: Cell, rule: Rule) -> Stopped:

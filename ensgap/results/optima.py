@@ -120,6 +120,12 @@ def _join(group: Sequence[tuple[TrialRecord, Place]]) -> SettingFigures:
     )
 
 
+def search_predictions(folder: StudyFolder, setting: Setting) -> Predictions:
+    """What the search's ensembles of a setting predicted at the points they held out."""
+    found = [path for record, path in folder.ended_trials("search") if record.setting == setting and record.files]
+    return Predictions.join([Predictions.load(path / "predictions.npz") for path in found])
+
+
 def select_settings(trials: Sequence[SettingFigures]) -> Selection:
     """h*_ind and h*_ens of a search."""
     nothing = np.empty(0)

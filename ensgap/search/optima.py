@@ -19,20 +19,28 @@ from ensgap.search.tuner import Runner
 from ensgap.tasks import TaskData
 
 
-def find_optima(plan: SearchPlan, config: StudyConfig, search: Callable[[Runner], None]) -> StudyFolder:
-    """Run a study, or what is missing of it, and write its report; `search` trains the settings to choose from."""
+def find_optima(
+    plan: SearchPlan,
+    config: StudyConfig,
+    search: Callable[[Runner], None],
+    look: Callable[[Points], dict[str, Any]] = lambda _: {},
+    command: str | None = None,
+) -> StudyFolder:
+    """Run a study, or what is missing of it, and write its report; `search` trains the settings to choose from, `look`
+    has a look at the pool before anything is started, and what it returns is recorded.
+    """
 
     def check(pool: Points) -> dict[str, Any]:
         replicate_holdouts(pool.labels, plan.seed, range(plan.replicates), plan.members, plan.holdout)
         if plan.optuna_storage is not None:
             open_storage(plan.optuna_storage)
-        return {}
+        return look(pool)
 
     def train(runner: Runner, data: TaskData) -> None:
         search(runner)
         _retrain(plan, runner, data)
 
-    return run_study(plan, config, check, train)[1]
+    return run_study(plan, config, check, train, command)[1]
 
 
 def ask_optuna(

@@ -59,6 +59,7 @@ class TrialRun:
     def begin(self) -> None:
         """Be at the start of the training."""
         spec = self.spec
+        self.task = self.task.at(spec.setting)
         if spec.holdout is None:
             self.held = torch.zeros(len(spec.replicates), spec.members, len(self.pool), dtype=torch.bool)
         else:
@@ -86,7 +87,7 @@ class TrialRun:
             who = (spec.seed, spec.replicates, spec.members, spec.fast_weights)
             return self.task.batch_ensemble_stack(*who, optimizer, self.device, spec.precision, self.kernels)
         generators = member_generators(spec.seed, spec.replicates, spec.members, INIT)
-        return self.task.stack(generators, optimizer, self.device, self.kernels, spec.precision)
+        return self.task.stack(generators, optimizer, self.device, self.kernels, spec.precision, self.pool)
 
     def reports(self, every: int) -> Iterator[dict[str, float]]:
         """Train to the end, yielding the figures of every so many epochs; the last item has `done`, and what it

@@ -1,14 +1,17 @@
 """What all studies do: find the task, open the folder, train what is missing with Ray, write the report."""
 
 import json
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from ray import cloudpickle
 from ray.tune import TuneError
 
 from ensgap.cli import command_line
@@ -26,6 +29,7 @@ from ensgap.search.tuner import Runner
 from ensgap.seeds import POOL, derive_seed
 from ensgap.storage import Place, describe_trouble, is_lasting, open_place
 from ensgap.tasks import TASKS, Task, TaskData, get_task
+from ensgap.tasks.file import load_task_file, module_name
 from ensgap.versions import versions
 
 
@@ -41,7 +45,11 @@ def only_asked(config: StudyConfig, plan: Callable[[Task], Plan]) -> bool:
 
 def chosen_task(config: StudyConfig) -> Task:
     """The task that a configuration names, with the hidden layers it asks for."""
-    task = get_task(config.task)
+    if config.task.endswith(".py"):
+        task = load_task_file(Path(config.task))
+        cloudpickle.register_pickle_by_value(sys.modules[module_name(Path(config.task))])  # workers lack the file
+    else:
+        task = get_task(config.task)
     if config.hidden_layers is None:
         return task
     if task.with_layers is None:
@@ -54,15 +62,17 @@ def run_study(
     config: StudyConfig,
     check: Callable[[Points], dict[str, Any]],
     train: Callable[[Runner, TaskData], None],
+    command: str | None = None,
 ) -> tuple[Report, StudyFolder]:
     """Check what the pool allows before anything is written or started, train what is missing, and write the report.
 
-    What `check` returns is recorded in study.json.
+    What `check` returns is recorded in study.json, and so is the command: the one that was typed, if none is given.
     """
     place = open_place(config.storage) / plan.out.name if config.storage else plan.out
     with _session(config) as ray:
         data = share_of(plan.task.load(config.data_dir), plan)
         more = check(data.pool)
+        more |= {"command": command or command_line()}
         with _writable(place):
             ray.check_storage(place)
             folder = _open_folder(plan, place, data, config.resume, more)
@@ -101,8 +111,8 @@ def _open_folder(plan: Plan, place: Place, data: TaskData, resume: bool, more: d
     """The study's folder, new or to be continued; a study that is there already is never overwritten."""
     study = {
         "config": plan.to_json(),
-        "data": {"pool": len(data.pool), "test": len(data.test), "notes": list(data.notes)},
-        "command": command_line(),
+        "data": {"pool": len(data.pool), "test": len(data.test), "notes": list(data.notes)}
+        | ({"fingerprint": data.fingerprint} if data.fingerprint else {}),
         "versions": versions(),
         "seconds": 0.0,
     } | more

@@ -96,7 +96,7 @@ class Runner:
             shared = tune.with_parameters(
                 Trial,
                 base=base,
-                task=self.task,
+                task=self.task.without_data(),
                 pool=self.pool,
                 test=test,
                 folder=folder,

@@ -6,7 +6,7 @@ ensemble by ensemble.
 """
 
 from collections.abc import Iterator
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, get_args
 
 import torch
 from torch import Generator, Tensor, nn
@@ -71,13 +71,6 @@ class BatchEnsembleConv2d(BatchEnsembleLayer):
         return F.conv2d(x, weights, bias, self.stride, self.padding, groups=len(self.bias))
 
 
-class ParameterCounts(NamedTuple):
-    """How many parameters an ensemble has."""
-
-    shared: int
-    member_specific: int  # of all its members together
-
-
 def rank_one_product(weight: Tensor, r: Tensor, s: Tensor) -> Tensor:  # -> [..., outputs, inputs, …]
     """W ∘ (s rᵀ) for weights [..., outputs, inputs, …kernel], r [..., inputs] and s [..., outputs]."""
     product = s.unsqueeze(-1) * r.unsqueeze(-2)
@@ -89,15 +82,6 @@ def named_layers(network: nn.Module) -> Iterator[tuple[str, BatchEnsembleLayer]]
     for name, module in network.named_modules():
         if isinstance(module, BatchEnsembleLayer):
             yield f"{name}.", module
-
-
-def count_parameters(network: nn.Module) -> ParameterCounts:
-    """The parameters of one of the ensembles in a BatchEnsemble network."""
-    layers = [layer for _, layer in named_layers(network)]
-    shared = sum(layer.weight.numel() for layer in layers)
-    total = sum(parameter.numel() for parameter in network.parameters())
-    ensembles = layers[0].ensembles
-    return ParameterCounts(shared // ensembles, (total - shared) // ensembles)
 
 
 def draw_fast_weights(network: nn.Module, init: FastInit, generators: list[Generator]) -> None:

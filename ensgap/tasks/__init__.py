@@ -14,7 +14,7 @@ TASKS: dict[str, Task] = {task.name: task for task in (DIGITS, CIFAR10, NCI1, CO
 def get_task(name: str) -> Task:
     """The task of that name."""
     if name not in TASKS:
-        raise UserError(f"There is no task '{name}'; --list-tasks shows them: {', '.join(TASKS)}.")
+        raise UserError(f"There is no task '{name}'; --list-tasks shows them: {', '.join(TASKS)}; a file ends in .py.")
     return TASKS[name]
 
 

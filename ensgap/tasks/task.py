@@ -4,12 +4,13 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Generator, Tensor, nn
 
 from ensgap.errors import UserError
+from ensgap.hyperparameters import PER_MEMBER, PER_STACK, Setting, network_arguments
 from ensgap.points import Points, Prepare, as_they_are
 from ensgap.seeds import INIT, SLOW, derive_seed, member_generators
 from ensgap.stack import (
@@ -24,6 +25,9 @@ from ensgap.stack import (
 )
 from ensgap.train import TrainConfig
 
+if TYPE_CHECKING:
+    from ensgap.tasks.own import OwnTask
+
 
 @dataclass(frozen=True)
 class TaskData:
@@ -32,6 +36,7 @@ class TaskData:
     pool: Points
     test: Points
     notes: tuple[str, ...] = ()  # what a reader of the report must know of this data
+    fingerprint: str | None = None  # of data that somebody brought, and may change
 
 
 @dataclass(frozen=True)
@@ -93,6 +98,46 @@ class Task:
     smoke_fraction: float = 1.0
     """The share of the data that a smoke run uses."""
 
+    @classmethod
+    def from_arrays(
+        cls, name: str, x: Any, y: Any, network: Callable[..., nn.Module], test: Any = 0.2, **options: Any
+    ) -> "OwnTask":
+        """A task of your own from arrays (NumPy, torch, pandas) and a function that makes a new network at every call.
+
+        `test` is the share of points that is kept for the test (stratified), or a pair (x_test, y_test). Options:
+        `classes` (their number or their list; default: those in y), `loss` ("regression" for numbers), `train` (a
+        TrainConfig; default: Adam, learning rate 0.001, 40 epochs), `members`, `replicates`, `test_replicates`,
+        `val_fraction` and `title`.
+        """
+        from ensgap.tasks import own
+
+        return own.from_arrays(name, x, y, network, test, **options)
+
+    @classmethod
+    def from_datasets(
+        cls, name: str, train_data: Any, test_data: Any, network: Callable[..., nn.Module], **options: Any
+    ) -> "OwnTask":
+        """The same from two torch map-style Datasets of pairs (tensor, label), which are read into memory once: what a
+        data set draws at random (augmentation) is drawn once.
+        """
+        from ensgap.tasks import own
+
+        return own.from_datasets(name, train_data, test_data, network, **options)
+
+    def at(self, setting: Setting) -> Self:
+        """The task with the network of a setting; a built-in one has no arguments to set."""
+        unknown = network_arguments(setting)
+        if unknown:
+            raise UserError(
+                f"The hyperparameter {min(unknown)} is not one of training ({', '.join((*PER_MEMBER, *PER_STACK))}), "
+                f"and the network of {self.name} takes none."
+            )
+        return self
+
+    def without_data(self) -> Self:
+        """What workers get: built-in tasks hold no data."""
+        return self
+
     def preset(self, name: str | None) -> Defaults:
         """The defaults of that name, or the usual ones."""
         if name is None:
@@ -109,6 +154,7 @@ class Task:
         device: torch.device,
         kernels: Kernels = "auto",
         precision: Precision = "float32",
+        points: Points | None = None,
     ) -> Stack:
         """A stack with a member for each generator, by whichever way is fastest on the device unless one is named."""
         members = [self.member(generator) for generator in generators]

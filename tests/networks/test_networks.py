@@ -22,7 +22,7 @@ from ensgap.networks.wide_resnet import StackedWideResNet, WideResNet
 from ensgap.points import Points, TensorPoints
 from ensgap.seeds import INIT, ORDER, member_generators
 from ensgap.stack import BatchedStack, LoopStack, OptimizerConfig, Stack
-from ensgap.stack.batch_ensemble import count_parameters
+from ensgap.stack.batch_ensemble import named_layers
 from ensgap.stack.optim import OptimizerName
 from ensgap.tasks import get_task
 from ensgap.tasks.ag_news import TokenPoints
@@ -153,13 +153,21 @@ def test_parameters_of_a_batch_ensemble() -> None:
         assert counts == (shared, 4 * own) == (2_745_264, 40_668)
 
 
+def count_parameters(network: nn.Module) -> tuple[int, int]:
+    """Of one of the BatchEnsembles in a network: those that its members share, and those that are their own."""
+    layers = [layer for _, layer in named_layers(network)]
+    shared = sum(layer.weight.numel() for layer in layers)
+    total = sum(parameter.numel() for parameter in network.parameters())
+    return shared // layers[0].ensembles, (total - shared) // layers[0].ensembles
+
+
 def test_a_batch_ensemble_has_as_many_hidden_layers_as_its_task() -> None:
     task = get_task("covertype")
     assert task.with_layers is not None and task.batch_ensemble is not None
     four = task.with_layers(4).batch_ensemble
     assert four is not None
     with torch.device("meta"):
-        shared = [count_parameters(network(1, 8)).shared for network in (task.batch_ensemble, four)]
+        shared = [count_parameters(network(1, 8))[0] for network in (task.batch_ensemble, four)]
     assert shared == [1024 * (54 + 1024 * hidden + 7) for hidden in (2, 3)]
 
 

@@ -61,11 +61,13 @@ def test_a_rule_keeps_what_the_stack_predicted_at_its_best_epoch(stopping: Trial
     assert own.tolist() == [pytest.approx(row) for row in at]
 
     # training just so long, without any rule, gives the same test predictions
-    epochs = kept["joint"][0][0]
-    plain = replace(stopping, stopping=None, replicates=(0,), train=replace(stopping.train, epochs=epochs))
-    list(TrialRun(plain, TASK, DATA.pool, DATA.test, folder).reports(every=epochs))
-    again, first = loaded(folder, plain, "test"), loaded(folder, stopping, "joint-test")
-    assert torch.allclose(again.logits[0], first.logits[0], rtol=1e-3, atol=1e-3)
+    for rule, member in (("joint", 0), ("individual", 1), ("individual", 2)):
+        epochs = kept[rule][0][member]
+        plain = replace(stopping, stopping=None, replicates=(0,), train=replace(stopping.train, epochs=epochs))
+        list(TrialRun(plain, TASK, DATA.pool, DATA.test, folder).reports(every=epochs))
+        again, first = loaded(folder, plain, "test"), loaded(folder, stopping, f"{rule}-test")
+        assert torch.allclose(again.logits[0, member], first.logits[0, member], rtol=1e-3, atol=1e-3)
+    assert len(set(kept["individual"][0])) > 1
 
 
 def test_kept_weights_give_the_kept_predictions(stopping: TrialSpec, tmp_path: Path) -> None:

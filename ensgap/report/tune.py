@@ -1,0 +1,84 @@
+"""The report of a search over any space: its answer in words, and in JSON."""
+
+import math
+from typing import Any
+
+from ensgap.folder import StudyFolder
+from ensgap.hyperparameters import Setting, in_words
+from ensgap.report.report import Card, Report, data_notes, facts, json_estimate, json_number, summary_head
+from ensgap.report.weight_decay import cost_of_the_wrong_one, stability
+from ensgap.results.optima import SettingFigures, StudyResults, read_results
+
+
+def tune_report(folder: StudyFolder) -> Report:
+    """Everything about it, recomputed from the saved predictions."""
+    results = read_results(folder)
+    gap = results.gap["nll"]
+    interval = "" if math.isnan(gap.sem) else f"95% interval {gap.low:+.4f} to {gap.high:+.4f}"
+    names = ("task", "members", "replicates", "test_replicates", "epochs", "train_fraction", "val_fraction")
+    return Report(
+        title=f"Hyperparameters of a deep ensemble on {results.config['task']}",
+        headline=headline(results),
+        notes=data_notes(results.study),
+        cards=(
+            Card("best for the average member", in_words(varying(results, results.h_ind.setting)), "h*_ind", "ind"),
+            Card("best for the ensemble", in_words(varying(results, results.h_ens.setting)), "h*_ens", "ens"),
+            Card("optimality gap, test NLL", f"{gap.mean:+.4f}", interval),
+        ),
+        tables=(),
+        figures=(),
+        facts=facts(results.study, (*names, "holdout", "search", "seed")),
+        command=str(results.study["command"]),
+        summary=_summary(results),
+    )
+
+
+def varying(results: StudyResults, setting: Setting) -> Setting:
+    """What of a setting is not the same in all that were tried."""
+
+    def same(name: str) -> bool:
+        return all(trial.setting.get(name) == setting[name] for trial in results.trials)
+
+    return {name: value for name, value in setting.items() if not same(name)} or setting
+
+
+def headline(results: StudyResults) -> str:
+    """The answer in three sentences."""
+    ind, ens = (in_words(varying(results, side.setting)) for side in (results.h_ind, results.h_ens))
+    members, task = results.config["members"], results.config["task"]
+    if results.h_ind.setting == results.h_ens.setting:
+        return (
+            f"On {task}, {ind} is best for the average member and for the ensemble of {members} alike, of "
+            f"{len(results.trials)} settings tried. The optimality gap is 0: tuning one network found the ensemble's "
+            f"optimum too. {stability(results)}"
+        )
+    return (
+        f"On {task}, {ind} is best for the average member and {ens} for the ensemble of {members}, of "
+        f"{len(results.trials)} settings tried. {cost_of_the_wrong_one(results.gap['nll'], results)} "
+        f"{stability(results)}"
+    )
+
+
+def _summary(results: StudyResults) -> dict[str, Any]:
+    """The content of summary.json."""
+    selection = results.selection
+    return summary_head(results.study, headline(results)) | {
+        "test_replicates": results.pairs,
+        "settings_tried": len(results.trials),
+        "diverged": [dict(trial.setting) for trial in results.trials if trial.diverged],
+        "h_ind": dict(results.h_ind.setting),
+        "h_ens": dict(results.h_ens.setting),
+        "selection": {
+            "share_ind": json_number(selection.ind.share),
+            "share_ens": json_number(selection.ens.share),
+            "share_both": json_number(selection.share_both),
+        },
+        "gap": {metric: json_estimate(estimate, interval=True) for metric, estimate in results.gap.items()},
+        "test": {name: _figures(tested) for name, tested in results.test.items()},
+        "validation": {"ind": _figures(results.h_ind), "ens": _figures(results.h_ens)},
+        "cost": results.cost(),
+    }
+
+
+def _figures(setting: SettingFigures) -> dict[str, Any]:
+    return {name: json_estimate(setting.estimate(name), interval=False) for name in setting.figures}
