@@ -16,12 +16,12 @@ DEAD = "The actor died unexpectedly before finishing this task.\nThe actor is de
         ),
         (f"{DEAD} Task was killed due to the node running low on memory.", "its node ran out of memory"),
         (
-            f"Failure # 1 (x)\n{DEAD}\nFailure # 2 (x)\nTraceback\n  File\ntorch.OutOfMemoryError: CUDA out of memory.\n\n",
+            f"Failure # 1 (x)\n{DEAD}\nFailure # 2 (x)\n  File\ntorch.OutOfMemoryError: CUDA out of memory.\n\n",
             "torch.OutOfMemoryError: CUDA out of memory.",
         ),
         (
-            "The actor died because of an error raised in its creation task\nRuntimeError: The node x has torch 1, not 2.",
-            "RuntimeError: The node x has torch 1, not 2.",
+            "The actor died because of an error raised in its creation task\nRuntimeError: The node x has torch 1.",
+            "RuntimeError: The node x has torch 1.",
         ),
         ("", "unknown"),
     ],
