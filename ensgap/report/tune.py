@@ -22,7 +22,7 @@ def tune_report(folder: StudyFolder) -> Report:
     return Report(
         title=f"Hyperparameters of a deep ensemble on {results.config['task']}",
         headline=headline(results),
-        notes=data_notes(results.study),
+        notes=[*data_notes(results.study), *_unusable(results)],
         cards=(
             Card("best for the average member", in_words(varying(results, results.h_ind.setting)), "h*_ind", "ind"),
             Card("best for the ensemble", in_words(varying(results, results.h_ens.setting)), "h*_ens", "ens"),
@@ -64,6 +64,19 @@ def headline(results: StudyResults) -> str:
     )
 
 
+def _unusable(results: StudyResults) -> list[str]:
+    """Which settings could not be selected, and why."""
+    whys = {
+        "diverged": "Diverged",
+        "failed": "Failed (out of memory, or their workers died; --resume tries them again)",
+    }
+    return [
+        f"{why}, and so never selected: {'; '.join(in_words(t.setting) for t in results.trials if t.status == status)}."
+        for status, why in whys.items()
+        if any(t.status == status for t in results.trials)
+    ]
+
+
 def _summary(results: StudyResults) -> dict[str, Any]:
     """The content of summary.json."""
     selection = results.selection
@@ -71,6 +84,7 @@ def _summary(results: StudyResults) -> dict[str, Any]:
         "test_replicates": results.pairs,
         "settings_tried": len(results.trials),
         "diverged": [dict(trial.setting) for trial in results.trials if trial.diverged],
+        "failed": [dict(trial.setting) for trial in results.trials if trial.failed],
         "h_ind": dict(results.h_ind.setting),
         "h_ens": dict(results.h_ens.setting),
         "selection": {
