@@ -21,7 +21,6 @@ import numpy as np
 from ensgap.gap import Array, Estimate
 
 MARGIN = math.log(1.05)
-TINY = 1e-12
 LEAST_FINISHED = 3
 """Trials that must have been trained to the end before any is stopped."""
 
@@ -38,6 +37,10 @@ class Curve:
         """From a trial's record: `epoch`, and under every objective's name a row of replicates for each of them."""
         values = {name: np.asarray(rows, dtype=np.float64) for name, rows in recorded.items() if name != "epoch"}
         return cls(tuple(recorded["epoch"]), values)
+
+    def of_objectives(self, names: tuple[str, ...]) -> "Curve":
+        """Only these."""
+        return Curve(self.epochs, {name: self.values[name] for name in names})
 
     def until(self, epoch: int) -> "Curve":
         """What was known after that epoch."""
@@ -67,8 +70,9 @@ def _ends(rivals: Sequence[Curve], name: str, epoch: int) -> tuple[Array, Array]
 
 
 def _is_beaten_on(now: Array, rivals: tuple[Array, Array]) -> bool:  # [replicates], two of [rivals, replicates]
-    then, end = (np.log(np.maximum(values, TINY)) for values in rivals)
-    now = np.log(np.maximum(now, TINY))
+    if min(now.min(), *(values.min() for values in rivals)) <= 0:  # a factor means nothing here, as of densities' NLL
+        return False
+    now, then, end = np.log(now), np.log(rivals[0]), np.log(rivals[1])
     if now.mean() > then.mean(1).max():  # worse than all: nobody knows what it may still gain
         return False
     gain = max(0.0, *(then - end).mean(1))

@@ -17,6 +17,7 @@ import numpy as np
 
 from ensgap.errors import UserError
 from ensgap.folder import StudyFolder
+from ensgap.losses import objective_names
 from ensgap.pruning import Curve, is_beaten
 
 WORKERS = (1, 2, 8)
@@ -92,7 +93,8 @@ def read_curves(folder: StudyFolder) -> list[Curve]:
     found = [record.details["curves"] for record in records if record.status == "finished" and record.details]
     if not found:
         raise UserError(f"No trial in {folder.path} has a validation curve; run a search there.")
-    return [Curve.of(curves) for curves in found]
+    objective = folder.read_study()["config"].get("objective", "nll")
+    return [Curve.of(curves).of_objectives(objective_names(objective)) for curves in found]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

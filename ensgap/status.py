@@ -17,12 +17,12 @@ from typing import Any
 
 from ensgap.errors import UserError
 from ensgap.folder import StudyFolder, TrialRecord
+from ensgap.losses import objective_names
 from ensgap.spec import describe_point
 from ensgap.storage import open_place
 
 SILENCE = 60.0
 """Seconds without a sign of life after which a study is taken for dead; it gives one every few seconds."""
-NAMES = {"avg_member_nll": "average member", "ensemble_nll": "ensemble"}
 
 
 @dataclass(frozen=True)
@@ -155,8 +155,9 @@ def tell(progress: Progress, now: float) -> list[str]:
         done = progress.epochs * sum(len(records) for records in progress.ended.values())
         done += sum(int(trial.progress["epoch"]) for trial in progress.running)
         lines.append(f"  epochs   {done} of {progress.epochs * sum(progress.planned.values())}")
-    lines += [f"  best     {text}" for text in _best(progress.ended.get("search", ()))]
-    lines += [f"  trial    {_trial(trial, progress.epochs, now)}" for trial in progress.running]
+    names = _names(config)
+    lines += [f"  best     {text}" for text in _best(progress.ended.get("search", ()), names)]
+    lines += [f"  trial    {_trial(trial, progress.epochs, names, now)}" for trial in progress.running]
     left = progress.seconds_left() if state == "running" else None
     if left is not None:
         clock = time.strftime("%Y-%m-%d %H:%M", time.localtime(now + left))
@@ -183,20 +184,28 @@ def _resumed(command: str) -> str:
     return command if "--resume" in command else f"{command} --resume"
 
 
-def _best(records: Sequence[TrialRecord]) -> list[str]:
+def _names(config: Mapping[str, Any]) -> dict[str, str]:
+    """What the study looks for: the average member's objective and the ensemble's, and how to call them."""
+    objective = config.get("objective", "nll")
+    member, ensemble = objective_names(objective)
+    shown = {"nll": "NLL", "rmse": "RMSE"}.get(objective, objective)
+    return {member: f"average member {shown}", ensemble: f"ensemble {shown}"}
+
+
+def _best(records: Sequence[TrialRecord], names: Mapping[str, str]) -> list[str]:
     finished = [record for record in records if record.status == "finished"]
     found = []
-    for name, title in NAMES.items():
+    for name, title in names.items():
         known = [record for record in finished if name in record.validation]
         if known:
             best = min(known, key=lambda record: record.validation[name])
-            found.append(f"{title} NLL {best.validation[name]:.4f} at {describe_point(best.setting)}")
+            found.append(f"{title} {best.validation[name]:.4f} at {describe_point(best.setting)}")
     return found
 
 
-def _trial(trial: Running, epochs: int | None, now: float) -> str:
+def _trial(trial: Running, epochs: int | None, names: Mapping[str, str], now: float) -> str:
     of = "" if epochs is None else f" of {epochs}"
-    figures = [f", {title} NLL {trial.progress[name]:.4f}" for name, title in NAMES.items() if name in trial.progress]
+    figures = [f", {title} {trial.progress[name]:.4f}" for name, title in names.items() if name in trial.progress]
     ago = _duration(max(0.0, now - trial.progress["time"]))
     return f"{trial.name}: epoch {int(trial.progress['epoch'])}{of}{''.join(figures)} ({ago} ago)"
 

@@ -10,8 +10,8 @@ from ensgap.spec import TrialSpec
 class Rivals:
     """The search trials of a study's folder that finished, each read once."""
 
-    def __init__(self, folder: StudyFolder) -> None:
-        self.folder = folder
+    def __init__(self, folder: StudyFolder, objectives: tuple[str, ...]) -> None:
+        self.folder, self.objectives = folder, objectives
         self.seen: dict[str, tuple[list[int], Curve] | None] = {}  # by folder: replicates and curve, if it finished
 
     def beat(self, spec: TrialSpec, epochs: int, curve: Curve) -> bool:
@@ -22,7 +22,7 @@ class Rivals:
             for replicates, rival in filter(None, self.seen.values())
             if replicates == list(spec.replicates) and rival.epochs[-1] == epochs
         ]
-        return is_beaten(curve, comparable)
+        return is_beaten(curve.of_objectives(self.objectives), comparable)
 
     def _look(self) -> None:
         for file in self.folder.trials.glob("search-*/trial.json"):

@@ -13,6 +13,7 @@ from torch import Tensor
 from ensgap import metrics
 from ensgap.folder import Status, StudyFolder, TrialRecord, warn_of_checkpoint
 from ensgap.holdout import replicate_holdouts
+from ensgap.losses import hopeless
 from ensgap.points import Points
 from ensgap.predictions import Predictions
 from ensgap.pruning import Curve
@@ -26,14 +27,6 @@ CHECKPOINT_SECONDS = 20.0
 """A checkpoint is written when the last one is this old, and 20 times as old as it took to write."""
 NOTE_SECONDS = 2.0
 """How often a running trial says how far it is."""
-OBJECTIVES = ("avg_member_nll", "ensemble_nll")
-HOPELESS = 100.0
-"""Both objectives of a diverged trial, in nats: finite, because a NaN would leave Optuna's trial running for ever."""
-
-
-def objectives(record: TrialRecord) -> list[float]:
-    """What a search minimises, of a trial that ended."""
-    return [record.validation.get(name, HOPELESS) for name in OBJECTIVES]
 
 
 @dataclass
@@ -114,7 +107,7 @@ class TrialRun:
             figures = {} if epoch.diverged else self.evaluate(last)
             diverged = epoch.diverged or not all(math.isfinite(value) for value in figures.values())
             if diverged:
-                figures = dict.fromkeys(OBJECTIVES, HOPELESS)
+                figures = hopeless(self.task.loss)
             pruned = not diverged and not last and self.is_beaten()
             done = diverged or pruned or last or self.has_stopped()
             now = time.perf_counter()
@@ -123,7 +116,10 @@ class TrialRun:
                 self._finish("diverged" if diverged else "pruned" if pruned else "finished", figures, epoch.epoch)
             else:
                 self._keep_state(epoch.epoch)
-                self._note({"epoch": epoch.epoch} | {name: figures[name] for name in OBJECTIVES if name in figures})
+                self._note(
+                    {"epoch": epoch.epoch}
+                    | {name: figures[name] for name in hopeless(self.task.loss) if name in figures}
+                )
             yield figures | {
                 "epoch": epoch.epoch,
                 "train_nll": float(epoch.train_nll.mean()),
@@ -180,7 +176,7 @@ class TrialRun:
         figures = metrics.evaluate(predictions)
         if self.spec.phase != "test":
             self.curves.setdefault("epoch", []).append(self.training.epoch)
-            for name in OBJECTIVES:
+            for name in hopeless(self.task.loss):
                 if name in figures:
                     self.curves.setdefault(name, []).append(figures[name].tolist())
         return {name: float(values.mean()) for name, values in figures.items()}

@@ -12,11 +12,12 @@ import torch
 from ray import tune
 
 from ensgap.folder import CheckpointWarning, StudyFolder
+from ensgap.losses import hopeless, objective_names
 from ensgap.points import Points
 from ensgap.search.gauges import Gauges
 from ensgap.search.nodes import difference
 from ensgap.search.rivals import Rivals
-from ensgap.search.run import OBJECTIVES, TrialRun, objectives
+from ensgap.search.run import TrialRun
 from ensgap.search.stopping_run import StoppingRun
 from ensgap.spec import TrialSpec
 from ensgap.stack import Kernels
@@ -53,7 +54,7 @@ class Trial(tune.Trainable):
         test: Points | None = None,
         folder: StudyFolder | None = None,
         machine: Machine | None = None,
-        prune: bool = False,
+        prune: str | None = None,
     ) -> None:
         """Take what all trials share; Tune fills the arguments in through the object store."""
         assert base is not None and task is not None and pool is not None and folder is not None and machine is not None
@@ -62,7 +63,7 @@ class Trial(tune.Trainable):
         self.machine, self.worker = machine, f"{folder.path.name}/{base.phase}"
         _check_node(folder, machine)
         self.base, self.task, self.pool, self.test, self.folder = base, task, pool, test, folder
-        self.rivals = Rivals(folder) if prune else None
+        self.rivals = None if prune is None else Rivals(folder, objective_names(prune))
         self.gauges = Gauges(folder.path.name, task.name, base.phase)
         self.reset_config(config)
 
@@ -85,7 +86,7 @@ class Trial(tune.Trainable):
                 if not is_lasting(error):
                     raise
                 # NaN, which Optuna leaves alone, so that a resumed study suggests the setting again.
-                nothing = dict.fromkeys(OBJECTIVES, math.nan) | {
+                nothing = dict.fromkeys(hopeless(self.task.loss), math.nan) | {
                     "epoch": 0,
                     "diverged": False,
                     "pruned": False,
@@ -93,7 +94,7 @@ class Trial(tune.Trainable):
                 }
                 yield nothing | {"trouble": describe_trouble(self.folder.path, error)}
         else:
-            figures = dict(zip(OBJECTIVES, objectives(record), strict=True)) | record.validation
+            figures = hopeless(self.task.loss) | record.validation
             ended = {"diverged": record.status == "diverged", "pruned": record.status == "pruned", "done": True}
             yield figures | {"epoch": record.epochs} | ended
 

@@ -35,7 +35,8 @@ class Runner:
     kernels: Kernels = "auto"
     checkpoint_every: int | None = None
     retries: int = 3
-    prune: bool = False
+    objective: str = "nll"  # what the progress shows
+    prune: bool = False  # stop trials that are beaten by that objective
 
     def run_grid(self, specs: Sequence[TrialSpec], test: Points | None = None) -> None:
         """Train the specs that the folder does not have yet; they differ in what a point has only."""
@@ -53,7 +54,7 @@ class Runner:
         """
         again = []
         for failure in failures:
-            if failure.died and not give_up:
+            if failure.never_began and not give_up:
                 again.append(failure.spec)
             elif self.folder.find(failure.spec) is None:
                 self.folder.fail(failure.spec, failure.reason)
@@ -92,8 +93,10 @@ class Runner:
     ) -> list[Failure]:
         self.ray.start()
         logging.getLogger("ray.tune").setLevel(logging.ERROR)
+        progress = SearchProgress(
+            base.phase, trials, base.train.epochs if base.stopping is None else None, self.objective
+        )
         folder = self.folder.absolute()
-        progress = SearchProgress(base.phase, trials, base.train.epochs if base.stopping is None else None)
         heartbeat = Heartbeat(folder.path, base.phase, trials, self.ray.concurrency)
         with progress, heartbeat, warnings.catch_warnings(action="ignore"), orderly_interrupts():
             shared = tune.with_parameters(
@@ -104,7 +107,7 @@ class Runner:
                 test=test,
                 folder=folder,
                 machine=self._machine(),
-                prune=self.prune and base.phase == "search",
+                prune=self.objective if self.prune and base.phase == "search" else None,
             )
             results = tune.Tuner(
                 tune.with_resources(shared, self.ray.resources_per_trial),

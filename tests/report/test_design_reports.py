@@ -194,12 +194,12 @@ def test_stopping_then_temperature_compares_each_rule_with_and_without(stopped: 
     shared = rows["shared", "NLL"]
     assert (float(shared["joint/none_paper"]), float(shared["joint/joint_paper"])) == (0.4729, 0.4755)
     assert rows["overlapping", "NLL"]["joint/none_paper"] == ""
-    for rule in ("individual", "joint"):
+    for rule, prior in (("individual", None), ("joint", None), ("joint", 1.0)):
         found = []
         for path in sorted(p for p in (stopped.local / "trials").iterdir() if p.name.startswith("holdout-holdout=4,")):
             holdout, test = (Predictions.load(path / f"{rule}-{name}.npz") for name in ("holdout", "test"))
-            found.append(calibrate.figures(test, calibrate.fit(holdout, "joint"))["ensemble_nll"].item())
-        assert float(shared[f"{rule}/joint"]) == pytest.approx(np.mean(found))
+            found.append(calibrate.figures(test, calibrate.fit(holdout, "joint", prior))["ensemble_nll"].item())
+        assert float(shared[f"{rule}/joint{'_prior' if prior else ''}"]) == pytest.approx(np.mean(found))
     gap = next(c for c in read_stopping(stopped).cells if c.holdout.order == 4).gap()
     assert gap is not None and gap["nll"].verdict == "positive"  # each rule was made sharper than the one before
 
