@@ -6,6 +6,7 @@ from typing import Any
 from ensgap.folder import StudyFolder
 from ensgap.hyperparameters import Setting, in_words
 from ensgap.report.report import Card, Report, data_notes, facts, json_estimate, json_number, summary_head
+from ensgap.report.tune_figures import tune_figures
 from ensgap.report.weight_decay import cost_of_the_wrong_one, stability
 from ensgap.results.optima import SettingFigures, StudyResults, read_results
 
@@ -26,7 +27,7 @@ def tune_report(folder: StudyFolder) -> Report:
             Card("optimality gap, test NLL", f"{gap.mean:+.4f}", interval),
         ),
         tables=(),
-        figures=(),
+        figures=tune_figures(results),
         facts=facts(results.study, (*names, "holdout", "search", "seed")),
         command=str(results.study["command"]),
         summary=_summary(results),
