@@ -14,7 +14,8 @@ from ensgap.results.optima import SettingFigures, StudyResults
 LEAST = 4
 """Fewer settings tell nothing about importance."""
 WIDE = 50.0
-"""Positive numbers whose largest is so many times the smallest are taken as tried on a log scale."""
+"""Positive numbers whose largest is so many times the smallest, and far from the middle one, are taken as tried on a log
+scale where the space is a function and does not tell."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class Axis:
 
     name: str
     log: bool
-    words: tuple[str, ...]  # the values, if they are words; else it is a number
+    words: tuple[str, ...]  # the values of a choice; of a range none
 
     def place(self, value: Value) -> float:
         """Where a value stands on the axis."""
@@ -34,7 +35,7 @@ class Axis:
 
 def axes_of(results: StudyResults) -> list[Axis]:
     """The hyperparameters that differ, in the order of the space."""
-    usable = [trial for trial in results.trials if not trial.diverged]
+    usable = [trial for trial in results.trials if trial.usable]
     space = results.config.get("space")
     known: Mapping[str, str] = space if isinstance(space, Mapping) else {}
     names = dict.fromkeys([*known, *(name for trial in usable for name in trial.setting)])
@@ -47,18 +48,19 @@ def axes_of(results: StudyResults) -> list[Axis]:
 
 
 def _axis(name: str, values: Sequence[Value], domain: str) -> Axis:
-    if any(isinstance(value, str | bool) for value in values):
-        return Axis(name, False, tuple(sorted({str(value) for value in values})))
+    if domain.startswith("choice") or any(isinstance(value, str | bool) for value in values):
+        ordered = sorted(set(values), key=lambda value: (isinstance(value, str), value))
+        return Axis(name, False, tuple(str(value) for value in ordered))
     numbers = [float(value) for value in values]
-    wide = min(numbers) > 0 and max(numbers) / min(numbers) > WIDE
-    return Axis(name, domain.startswith("log") or (not domain and wide), ())
+    wide = min(numbers) > 0 and max(numbers) / min(numbers) > WIDE and 4 * np.median(numbers) < max(numbers)
+    return Axis(name, domain.startswith("log") or (not domain and bool(wide)), ())
 
 
 def importances(results: StudyResults, axes: Sequence[Axis], figure: str) -> dict[str, Estimate]:
     """Each hyperparameter's share of the variance of a figure (fANOVA, by Optuna), over replicates; nothing where there
     are too few settings. Hyperparameters that not every setting has are left out.
     """
-    usable = [trial for trial in results.trials if not trial.diverged]
+    usable = [trial for trial in results.trials if trial.usable]
     common = [axis for axis in axes if all(axis.name in trial.setting for trial in usable)]
     if len(usable) < LEAST or len(common) < 2:
         return {}

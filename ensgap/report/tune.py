@@ -67,6 +67,7 @@ def _summary(results: StudyResults) -> dict[str, Any]:
         "test_replicates": results.pairs,
         "settings_tried": len(results.trials),
         "diverged": [dict(trial.setting) for trial in results.trials if trial.diverged],
+        "failed": [dict(trial.setting) for trial in results.trials if trial.failed],
         "h_ind": dict(results.h_ind.setting),
         "h_ens": dict(results.h_ens.setting),
         "selection": {

@@ -55,8 +55,8 @@ def tune_figures(results: StudyResults) -> list[NamedFigure]:
 
 
 def usable_trials(results: StudyResults) -> list[SettingFigures]:
-    """Those that did not diverge."""
-    return [trial for trial in results.trials if not trial.diverged]
+    """Those that neither diverged nor failed."""
+    return [trial for trial in results.trials if trial.usable]
 
 
 def means(trials: Sequence[SettingFigures], figure: str) -> Array:
@@ -86,7 +86,7 @@ def pareto(results: StudyResults) -> Figure:
         label = rf"$h^*_\mathrm{{{name}}}$"
         axes.plot(x[i], y[i], marker, color=color, markersize=11, markeredgecolor="white", label=label, zorder=4)
     low, high = min(x.min(), y.min()), max(x.max(), y.max())
-    axes.plot([low, high], [low, high], color="0.8", linewidth=0.8, zorder=1)
+    axes.plot([low, high], [low, high], color="0.7", linewidth=0.8, zorder=1, label="no gain from averaging")
     for values, limit in ((x, axes.set_xlim), (y, axes.set_ylim)):
         limit(*_window(values))
     axes.set_xlabel("Average member, validation NLL (nats)")
