@@ -14,8 +14,8 @@ from ensgap.results.optima import SettingFigures, StudyResults
 LEAST = 4
 """Fewer settings tell nothing about importance."""
 WIDE = 50.0
-"""Positive numbers whose largest is so many times the smallest, and far from the middle one, are taken as tried on a log
-scale where the space is a function and does not tell."""
+"""Positive numbers whose largest is so many times the smallest, and far from the middle one, are taken as tried on a
+log scale where the space is a function and does not tell."""
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,13 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ensgap.gap import Array, Estimate
+from ensgap.gap import Array
 from ensgap.hyperparameters import short
-from ensgap.report.importance import Axis, axes_of, importances
+from ensgap.report.importance import Axis
 from ensgap.report.report import NamedFigure
 from ensgap.report.style import ENS, IND, STYLE, canvas
 from ensgap.report.surrogate import Surrogate
+from ensgap.report.tune_tables import Shares
 from ensgap.results.optima import SettingFigures, StudyResults
 
 SIDES = (
@@ -22,9 +23,8 @@ SIDES = (
 COLUMNS = 3
 
 
-def tune_figures(results: StudyResults) -> list[NamedFigure]:
+def tune_figures(results: StudyResults, axes: Sequence[Axis], shares: Shares) -> list[NamedFigure]:
     """Every figure of its own, in reading order."""
-    axes = axes_of(results)
     with matplotlib.rc_context(STYLE):
         found = [
             NamedFigure(
@@ -41,7 +41,6 @@ def tune_figures(results: StudyResults) -> list[NamedFigure]:
                 slices(results, axes),
             ),
         ]
-        shares = {figure: importances(results, axes, figure) for _, figure, *_ in SIDES}
         if all(shares.values()):
             found.append(
                 NamedFigure(
@@ -169,7 +168,7 @@ def _label(panel: Axes, axis: Axis) -> None:
             panel.set_xticks(ticks, [short(float(f"{10**tick:.2g}")) for tick in ticks])
 
 
-def importance(shares: dict[str, dict[str, Estimate]], axes: Sequence[Axis]) -> Figure:
+def importance(shares: Shares, axes: Sequence[Axis]) -> Figure:
     """Two bars for each hyperparameter, the most important for the ensemble above."""
     _, ens, *_ = SIDES[1]
     names = sorted((a.name for a in axes if a.name in shares[ens]), key=lambda name: shares[ens][name].mean)

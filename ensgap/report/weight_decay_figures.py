@@ -9,6 +9,7 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
 from ensgap.gap import Array, Estimate
+from ensgap.hyperparameters import short
 from ensgap.metrics import METRICS
 from ensgap.report.report import NamedFigure
 from ensgap.report.style import ENS, IND, NAMES, STYLE, canvas, number
@@ -22,23 +23,24 @@ def draw_figures(results: StudyResults) -> list[NamedFigure]:
     with matplotlib.rc_context(STYLE):
         return [
             NamedFigure("nll", f"Validation NLL. {BANDS}", _sweep(results, "nll")),
-            NamedFigure(
-                "gap",
-                "The optimality gap on test data: a dot per replicate, the mean and its 95% interval.",
-                _gap(results),
-            ),
-            NamedFigure(
-                "size",
-                "Test NLL (± SEM) against the size of the ensemble, retrained at both optima: the lower line is the "
-                "better choice for an ensemble of that size.",
-                _size(results),
-            ),
+            *drawn_tests(results),
             NamedFigure("error", f"Validation error. {BANDS}", _sweep(results, "error")),
             NamedFigure("ece", f"Validation calibration error. {BANDS}", _sweep(results, "ece")),
             NamedFigure(
                 "diversity", "What members disagree about, on validation data. " + SEM_NOTE, _diversity(results)
             ),
         ]
+
+
+def drawn_tests(results: StudyResults) -> list[NamedFigure]:
+    """What test data says, whatever was searched."""
+    gap = "The optimality gap on test data: a dot per replicate, the mean and its 95% interval."
+    size = (
+        "Test NLL (± SEM) against the size of the ensemble, retrained at both optima: the lower line is the better "
+        "choice for an ensemble of that size."
+    )
+    with matplotlib.rc_context(STYLE):
+        return [NamedFigure("gap", gap, _gap(results)), NamedFigure("size", size, _size(results))]
 
 
 SEM_NOTE = "Bands: ± SEM over replicates, after taking out what a replicate's split does to all settings alike."
@@ -182,7 +184,8 @@ def _size(results: StudyResults) -> Figure:
         tested = results.test[name]
         mean = tested.curves["nll"].mean(-1)
         sem = np.array([Estimate.of(row).sem for row in tested.curves["nll"]])
-        label = rf"trained at $h^*_\mathrm{{{name}}}$ = {number(tested.weight_decay)}"
+        values = [short(value) for value in tested.setting.values()]
+        label = rf"trained at $h^*_\mathrm{{{name}}}$" + (f" = {values[0]}" if len(values) == 1 else "")
         axes.errorbar(
             range(1, len(mean) + 1),
             mean,

@@ -1,11 +1,11 @@
-"""The tables of a weight-decay study."""
+"""The tables of a study that looks for both optima, whatever it searches."""
 
 import math
 
 import numpy as np
 
 from ensgap.gap import Estimate, not_worse_than_best
-from ensgap.report.style import number
+from ensgap.hyperparameters import Setting, short
 from ensgap.report.tables import Cell, Column, Table
 from ensgap.results.optima import StudyResults
 
@@ -30,13 +30,25 @@ def report_tables(results: StudyResults) -> list[Table]:
     return [_test(results), _gap(results), _validation(results), _sizes(results), _cost(results)]
 
 
+def setting_columns(results: StudyResults) -> tuple[Column, ...]:
+    """A column for each hyperparameter that differs between settings."""
+    return tuple(Column(name, name.replace("_", " ").capitalize()) for name in results.hyperparameters)
+
+
+def setting_cells(results: StudyResults, setting: Setting) -> tuple[str, ...]:
+    """What stands in these columns; a setting may lack what depends on other values."""
+    return tuple(short(setting[name]) if name in setting else "–" for name in results.hyperparameters)
+
+
 def trials_table(results: StudyResults) -> Table:
     """Every setting the search tried with all its validation figures, for trials.csv."""
-    names = ("weight_decay", "status", "replicates", *FIGURES)
+    names = (*results.hyperparameters, "status", "replicates", *FIGURES)
     rows: list[tuple[Cell, ...]] = []
     for trial in results.trials:
         known = [Estimate.of(trial.figures[name]) if name in trial.figures else "" for name in FIGURES]
-        rows.append((trial.weight_decay, trial.status, str(len(trial.replicates)), *known))
+        values = [trial.setting.get(name, "") for name in results.hyperparameters]
+        raw = [value if isinstance(value, float) else str(value) for value in values]
+        rows.append((*raw, trial.status, str(len(trial.replicates)), *known))
     return Table("trials", "Settings tried", tuple(Column(name, name) for name in names), tuple(rows))
 
 
@@ -50,8 +62,8 @@ def _test(results: StudyResults) -> Table:
         first = len(rows)
         estimates = {c.key: [results.test[side].estimate(f"{level}_{c.key}") for side in sides] for c in METRIC_COLUMNS}
         for i, (side, title) in enumerate(sides.items()):
-            wd = number(results.test[side].weight_decay)
-            rows.append((level_title, title, wd, *(estimates[c.key][i] for c in METRIC_COLUMNS)))
+            setting = setting_cells(results, results.test[side].setting)
+            rows.append((level_title, title, *setting, *(estimates[c.key][i] for c in METRIC_COLUMNS)))
         bold |= {
             (first + i, key)
             for key, values in estimates.items()
@@ -61,7 +73,7 @@ def _test(results: StudyResults) -> Table:
     columns = (
         Column("level", "Figures of"),
         Column("selected_by", "Setting best for"),
-        Column("weight_decay", "Weight decay"),
+        *setting_columns(results),
     )
     counts = sorted({len(results.test[side].replicates) for side in sides})
     caption = (
@@ -106,10 +118,10 @@ def _validation(results: StudyResults) -> Table:
     selection = results.selection
     for i, trial in enumerate(results.trials):
         figures: list[Cell] = [trial.estimate(name) for name in names] if trial.usable else [trial.status] * len(names)
-        rows.append((number(trial.weight_decay), *figures, selection.ind.votes[i], selection.ens.votes[i]))
+        rows.append((*setting_cells(results, trial.setting), *figures, selection.ind.votes[i], selection.ens.votes[i]))
     bold = {(selection.ind.trial, "avg_member_nll"), (selection.ens.trial, "ensemble_nll")}
     columns = (
-        Column("weight_decay", "Weight decay"),
+        *setting_columns(results),
         Column("avg_member_nll", "Average-member NLL"),
         Column("ensemble_nll", "Ensemble NLL"),
         Column("ambiguity", "Ambiguity"),
@@ -132,8 +144,9 @@ def _sizes(results: StudyResults) -> Table:
     for size, best in enumerate(means.argmin(0), start=1):
         curves = usable[best].curves
         cells = [Estimate.of(curves[c.key][size - 1]) for c in METRIC_COLUMNS]
-        rows.append((str(size), number(usable[best].weight_decay), *cells))
-    columns = (Column("size", "Ensemble size"), Column("weight_decay", "Best weight decay"), *METRIC_COLUMNS)
+        rows.append((str(size), *setting_cells(results, usable[best].setting), *cells))
+    best_of = (Column(c.key, f"Best {c.title.lower()}") for c in setting_columns(results))
+    columns = (Column("size", "Ensemble size"), *best_of, *METRIC_COLUMNS)
     caption = "The best setting for every ensemble size, by validation NLL, averaged over sub-ensembles of the members."
     return Table("ensemble_size", caption, columns, tuple(rows))
 

@@ -9,10 +9,12 @@ import pytest
 from ensgap.gap import optimality_gap
 from ensgap.hyperparameters import Setting
 from ensgap.report.importance import axes_of, importances
+from ensgap.report.report import NamedFigure
 from ensgap.report.style import save
 from ensgap.report.surrogate import Surrogate
 from ensgap.report.tune import headline, varying
 from ensgap.report.tune_figures import front, tune_figures, usable_trials
+from ensgap.report.tune_tables import hyperparameter_table, search_notes
 from ensgap.results.optima import SettingFigures, StudyResults, select_settings
 
 SPACE = {"lr": "log(0.001, 1)", "width": "choice(8, 64)", "dropout": "uniform(0, 0.5)", "batch_size": "32"}
@@ -82,12 +84,37 @@ def test_words_are_whole_settings_without_what_never_changes() -> None:
     assert "costs the ensemble +0.25" in text
 
 
+def drawn(results: StudyResults) -> list[NamedFigure]:
+    axes = axes_of(results)
+    shares = {figure: importances(results, axes, figure) for figure in ("avg_member_nll", "ensemble_nll")}
+    return tune_figures(results, axes, shares)
+
+
+def test_notes_name_what_diverged_and_what_is_at_an_edge() -> None:
+    results = made_results(space=SPACE | {"lr": "log(0.001, 0.1283)"})
+    first, second = search_notes(results, axes_of(results))
+    assert first.startswith("Diverged, and so never selected: 1 of 41 settings, such as lr 1, width 8")
+    assert second == (
+        "The best lr for the ensemble, 0.1282, is at the upper end of its range: look further with a wider one."
+    )
+
+
+def test_the_hyperparameters_in_a_table() -> None:
+    results = made_results()
+    shares = {f: importances(results, axes_of(results), f) for f in ("avg_member_nll", "ensemble_nll")}
+    rows = {str(row[0]): row for row in hyperparameter_table(results, shares).rows}
+    assert list(rows) == ["lr", "width", "dropout", "batch size"]
+    assert rows["lr"][1:4] == ("log(0.001, 1)", "0.008996", "0.1282")
+    assert [row[-1] for row in rows.values()] == ["yes", "no", "no", "no"]
+    assert rows["batch size"][4:6] == ("–", "–")
+
+
 def test_every_figure_is_drawn(tmp_path: Path) -> None:
-    figures = tune_figures(made_results())
+    figures = drawn(made_results())
     assert [figure.name for figure in figures] == ["pareto", "slices", "importance"]
     for figure in figures:
         save(figure.figure, tmp_path, figure.name)
         image = plt.imread(tmp_path / f"{figure.name}.png")
         assert image.std() > 0.05
-    few = tune_figures(made_results(3))
+    few = drawn(made_results(3))
     assert [figure.name for figure in few] == ["pareto", "slices"]
