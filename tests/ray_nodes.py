@@ -140,17 +140,22 @@ def namespaces_allowed() -> bool:
     return worked
 
 
-def kill_tree(pid: int) -> None:
-    """SIGKILL for a process and all that descend from it."""
+def descendants(pid: int) -> list[int]:
+    """A process and all that descend from it."""
     parents: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
             fields = stat.read_text().rpartition(")")[2].split()
             parents.setdefault(int(fields[1]), []).append(int(stat.parent.name))
-    doomed = [pid]
-    for one in doomed:
-        doomed += parents.get(one, [])
-    for one in doomed:
+    found = [pid]
+    for one in found:
+        found += parents.get(one, [])
+    return found
+
+
+def kill_tree(pid: int) -> None:
+    """SIGKILL for a process and all that descend from it."""
+    for one in descendants(pid):
         with suppress(ProcessLookupError):
             os.kill(one, signal.SIGKILL)
 

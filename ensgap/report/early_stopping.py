@@ -31,13 +31,10 @@ def early_stopping_report(folder: StudyFolder) -> Report:
     results = read_stopping(folder)
     design = results.design
     names = ("task", "members", "replicates", "patience", "lr", "val_fractions", "holdouts", "seed")
-    notes = [*data_notes(design.study), *design.notes]
-    if any(cell.unstopped for cell in results.cells):
-        notes.append(f"Some trials reached {design.config['epochs']} epochs before every rule had stopped.")
     return Report(
         title=f"Early stopping of a deep ensemble on {design.config['task']}",
         headline=_headline(results),
-        notes=notes,
+        notes=[*data_notes(design.study), *design.notes],
         cards=_cards(results),
         tables=main_tables(results),
         figures=_figures(results),
@@ -64,7 +61,7 @@ def _headline(results: StoppingResults) -> str:
     return (
         f"On {config['task']}, with {config['members']} members: stopping when the ensemble is best gave a lower "
         f"ensemble NLL on test data than stopping each member for itself {count_verdicts(verdicts)}. It trained longer "
-        f"in {len(longer)} of them."
+        f"in {len(longer)} of the {len(verdicts)}."
     )
 
 
@@ -114,7 +111,7 @@ def _panels(results: StoppingResults, name: str, figures: Mapping[str, str], cap
 def _estimates(results: StoppingResults) -> list[tuple[Any, str, dict[str, Estimate]]]:
     found = []
     for cell in results.cells:
-        scaled = {f"{rule}_then_temperature": stopped for rule, stopped in cell.scaled.items()}
+        scaled = {f"{rule}_then_temperature{'_prior' * prior}": kept for (rule, prior), kept in cell.scaled.items()}
         for rule, stopped in (*cell.by.items(), *scaled.items()):
             found.append((cell, str(rule), {name: stopped.estimate(name) for name in stopped.figures}))
     return found

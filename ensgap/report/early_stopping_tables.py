@@ -19,6 +19,7 @@ from ensgap.results.early_stopping import StoppingResults
 from ensgap.stopping import RULES
 
 EXTRA = {"epochs": "Epochs (step-normalised)", "diversity": "Diversity (nats)", "ensemble_entropy": "Entropy (nats)"}
+SCALINGS = {"none": "no scaling", "joint": "temperature", "joint_prior": "with prior"}
 
 
 def main_tables(results: StoppingResults) -> list[Table]:
@@ -42,8 +43,8 @@ def _rules(results: StoppingResults, level: str, metric: str) -> Table:
 def _extra(results: StoppingResults, figure: str) -> Table:
     metric = figure.removeprefix("ensemble_")
     caption = {
-        "epochs": "How long each rule trained until what it kept: optimizer steps over the steps of an epoch of the "
-        "whole pool, averaged over members; mean ± SEM over replicates.",
+        "epochs": "How long each rule trained until what it kept (without the patience that follows): optimizer steps "
+        "over the steps of an epoch of the whole pool, averaged over members; mean ± SEM over replicates.",
         "diversity": "Diversity of what each rule kept on test data: entropy of the average − average entropy.",
         "entropy": "Entropy of the ensemble's prediction on test data, of what each rule kept.",
     }[metric]
@@ -72,18 +73,20 @@ def _by_rule(
 
 
 def _then_temperature(results: StoppingResults) -> Table:
-    """As in the paper for joint stopping: a row per metric, without and with scaling; beside it the other rules."""
+    """As in the paper for joint stopping: a row per metric, without and with scaling; beside it individual stopping,
+    and the temperature with a prior.
+    """
     design = results.design
     figures = [(cell, metric) for cell in results.cells if cell.scaled for metric in TITLES]
     columns = [
         Column(f"{rule}/{scaling}", title, group=f"{LOOKS[rule].title} stopping")
-        for rule in RULES
-        for scaling, title in (("none", "no scaling"), ("joint", "joint temperature"))
+        for rule in ("individual", "joint")
+        for scaling, title in SCALINGS.items()
     ]
 
     def cell(row: int, key: str) -> Marked:
         (where, metric), (rule, scaling) = figures[row], key.split("/")
-        stopped = (where.by if scaling == "none" else where.scaled)[rule]  # type: ignore[index]
+        of = where.by[rule] if scaling == "none" else where.scaled[rule, scaling == "joint_prior"]  # type: ignore[index]
         paper = beside(
             design.config,
             "stopping_then_temperature",
@@ -93,11 +96,11 @@ def _then_temperature(results: StoppingResults) -> Table:
             fraction=where.holdout.fraction,
             metric=metric,
         )
-        return marked(stopped.estimate(f"ensemble_{metric}"), metric, paper, bound_mark(stopped.at_bound))
+        return marked(of.estimate(f"ensemble_{metric}"), metric, paper, bound_mark(of.at_bound))
 
     caption = (
-        "Stopping, then temperature: the ensemble that each rule kept on test data, as it is and with a joint "
-        f"temperature fitted on the same holdout. {BOLD} {BOUND_NOTE}{paper_note(design.config)}"
+        "Stopping, then temperature: the ensemble that a rule kept on test data, as it is and with a joint temperature "
+        f"fitted on the same holdout, plain and with a weak prior. {BOLD} {BOUND_NOTE}{paper_note(design.config)}"
     )
     rows = [(design.name(c.holdout.order), percent(c.holdout.fraction), TITLES[metric]) for c, metric in figures]
     return rows_table("then_temperature", caption, rows, ("Holdout", "Held out", "Metric"), columns, cell)

@@ -11,6 +11,7 @@ from ensgap.results.optima import StudyResults
 
 Shares = Mapping[str, Mapping[str, Estimate]]
 """Importances by figure and hyperparameter."""
+WHY_FAILED = "Failed (out of memory, or their workers died; --resume tries them again)"
 EDGE = 0.02
 """So near to the end of a range, as a share of it, an optimum is at its edge."""
 
@@ -45,7 +46,7 @@ def hyperparameter_table(results: StudyResults, shares: Shares) -> Table:
 def search_notes(results: StudyResults, axes: list[Axis]) -> list[str]:
     """What a reader must know of the search before believing the figures."""
     notes = []
-    for status, what in (("diverged", "Diverged"), ("failed", "Failed (out of memory, or their workers died)")):
+    for status, what in (("diverged", "Diverged"), ("failed", WHY_FAILED)):
         found = [trial.setting for trial in results.trials if trial.status == status]
         if found:
             one = in_words({name: found[0][name] for name in results.hyperparameters if name in found[0]})

@@ -107,6 +107,8 @@ def read_design(folder: StudyFolder) -> Design:
         )
     if diverged:
         notes.append(f"Diverged, and so left out: {len(diverged)} trials ({', '.join(sorted(set(diverged)))}).")
+    if any(record.details.get("stopped") is False for own in groups.values() for record, _ in own):
+        notes.append(f"Some trials reached {study['config']['epochs']} epochs before every rule had stopped.")
     cells = [Cell(Holdout(order, fraction), init, tuple(g)) for (init, order, fraction), g in groups.items()]
     inits = list(study["config"]["inits"])
     cells.sort(key=lambda cell: (inits.index(cell.init), -cell.holdout.order, cell.holdout.fraction))

@@ -32,8 +32,8 @@ class StoppingCell:
     holdout: Holdout
     replicates: tuple[int, ...]
     by: Mapping[Rule, Stopped]
-    scaled: Mapping[Rule, Stopped]  # the same with a joint temperature from the same holdout; nothing under order 1
-    unstopped: bool  # whether a trial reached the last epoch allowed before every rule had stopped
+    scaled: Mapping[tuple[Rule, bool], Stopped]
+    """The same with a joint temperature from the same holdout, without and with the prior; nothing under order 1."""
 
     def gap(self) -> Mapping[str, Estimate] | None:
         """The ensemble's test loss with individual stopping minus with joint stopping, paired by replicate."""
@@ -67,13 +67,13 @@ def read_stopping(folder: StudyFolder) -> StoppingResults:
 
 def _stopped(cell: Cell) -> StoppingCell:
     by: dict[Rule, Stopped] = {rule: kept(cell, rule) for rule in RULES if cell.has(f"{rule}-test")}
-    scaled = {rule: _scaled(cell, rule) for rule in by} if cell.holdout.order > 1 else {}
-    unstopped = not all(record.details["stopped"] for record, _ in cell.trials)
-    return StoppingCell(cell.holdout, cell.replicates, by, scaled, unstopped)
+    joint = cell.holdout.order > 1
+    scaled = {(rule, prior): _scaled(cell, rule, prior) for rule in by for prior in (False, True) if joint}
+    return StoppingCell(cell.holdout, cell.replicates, by, scaled)
 
 
-def _scaled(cell: Cell, rule: Rule) -> Stopped:
-    temperatures = calibrate.fit(cell.predictions(f"{rule}-holdout"), "joint")
+def _scaled(cell: Cell, rule: Rule, prior: bool) -> Stopped:
+    temperatures = calibrate.fit(cell.predictions(f"{rule}-holdout"), "joint", calibrate.PRIOR if prior else None)
     found = calibrate.figures(cell.predictions(f"{rule}-test"), temperatures)
     return Stopped({name: v.numpy() for name, v in found.items()}, float(temperatures.at_bound.double().mean()))
 

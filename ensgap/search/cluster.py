@@ -31,7 +31,7 @@ class ClusterRay:
         try:
             context = ray.init(
                 address=self.address,
-                log_to_driver=False,
+                log_to_driver=self.address.startswith("ray://"),  # whose trials are counted on the head
                 logging_level=logging.ERROR,
                 runtime_env={"env_vars": WORKER_ENVIRONMENT, "py_modules": [str(Path(ensgap.__file__).parent)]},
             )

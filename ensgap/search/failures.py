@@ -14,7 +14,7 @@ class Failure:
 
     spec: TrialSpec
     reason: str
-    died: bool  # its process or its node did, rather than its code
+    never_began: bool  # its process or its node died before the first report, where Tune does not try again
 
 
 class KeepErrorText(tune.Callback):
@@ -55,15 +55,16 @@ def find_failures(results: tune.ResultGrid, base: TrialSpec) -> list[Failure]:
             config = result.config or {}
             spec = base.at_point(config.get("point", config))
             text = str(result.error)
-            found.append(Failure(spec, reason_of(text), died="The actor died" in text or "actor is dead" in text))
+            died = "actor died" in text or "actor is dead" in text
+            found.append(Failure(spec, reason_of(text), died and "epoch" not in (result.metrics or {})))
     return found
 
 
 def reason_of(text: str) -> str:
     """The reason in one line, from all that Tune wrote about a trial's failures."""
     last = text.rpartition("Failure # ")[2]
-    if "memory" in last and "died" in last:
-        return "its worker ran out of memory and was killed"
+    if "low on memory" in last:  # Ray's own monitor says so; of the kernel's, nothing is known but the death
+        return "its node ran out of memory"
     if "creation task" not in last and ("actor died" in last or "actor is dead" in last):
         return "its worker died, or its node was lost"
     lines = [line.strip() for line in last.splitlines() if line.strip()]

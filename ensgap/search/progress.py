@@ -1,6 +1,7 @@
 """What a person sees of a running search: a live bar on a terminal, a line per ended trial elsewhere."""
 
 import sys
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -8,6 +9,7 @@ from ray import tune
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from ensgap.search.failures import reason_of
 from ensgap.spec import describe_point
 
 NAMES = {"avg_member_nll": "avg member", "ensemble_nll": "ensemble"}
@@ -23,6 +25,9 @@ class SearchProgress(tune.Callback):
         self.epoch_of: dict[str, int] = {}
         self.best: dict[str, tuple[float, str]] = {}
         self.live = sys.stderr.isatty()
+        self._draw()
+
+    def _draw(self) -> None:
         self.bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -35,11 +40,16 @@ class SearchProgress(tune.Callback):
             transient=True,
             disable=not self.live,
         )
-        self.row = self.bar.add_task(phase, total=trials * self.epochs, best="")
+        self.row = self.bar.add_task(self.phase, total=self.trials * self.epochs, best="")
 
     def __getstate__(self) -> dict[str, Any]:
         """Tune pickles its callbacks; a bar on a screen cannot be."""
         return {name: value for name, value in self.__dict__.items() if name != "bar"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """On the head, to which a client sends it, it prints a line per trial."""
+        self.__dict__ |= state | {"live": False}
+        self._draw()
 
     def __enter__(self) -> "SearchProgress":
         self.bar.start()
@@ -55,13 +65,24 @@ class SearchProgress(tune.Callback):
     ) -> None:
         """Move the bar; when the trial is done, count it."""
         if "note" in result:
-            self.bar.console.print(result["note"], highlight=False, soft_wrap=True)
+            self._say(result["note"])
         done = bool(result["done"])
         self.epoch_of[trial.trial_id] = self.epochs if done else int(result["epoch"]) * self.counts_epochs
         if done and "trouble" not in result:
             self.ended += 1
-            self._note(describe_point(trial.config.get("point", trial.config)), result)
+            self._note(_setting_of(trial), result)
         self.bar.update(self.row, completed=sum(self.epoch_of.values()), best=self._best_so_far())
+
+    def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """Say that a trial is tried again, and why."""
+        self._say(f"{_setting_of(trial)} is tried again: {reason_of(Path(trial.error_file).read_text())}")
+
+    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """Say that a trial failed for good, and why."""
+        self._say(f"{_setting_of(trial)} failed: {reason_of(Path(trial.error_file).read_text())}")
+
+    def _say(self, text: str) -> None:
+        self.bar.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     def _note(self, setting: str, result: dict[str, Any]) -> None:
         outcome = "diverged" if result["diverged"] else ""
@@ -79,3 +100,7 @@ class SearchProgress(tune.Callback):
 
     def _best_so_far(self) -> str:
         return "  ".join(f"best {NAMES[n]} {value:.4f} at {setting}" for n, (value, setting) in self.best.items())
+
+
+def _setting_of(trial: Any) -> str:
+    return describe_point(trial.config.get("point", trial.config))

@@ -116,6 +116,8 @@ def _open_folder(plan: Plan, place: Place, data: TaskData, resume: bool, more: d
         "versions": versions(),
         "seconds": 0.0,
     } | more
+    if place != plan.out:
+        study["storage"] = str(place)  # which has no password
     folder = StudyFolder.of(place, plan.study, None if place == plan.out else plan.out)
     if not folder.exists():
         folder.write_study(study)

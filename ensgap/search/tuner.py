@@ -51,7 +51,7 @@ class Runner:
         """
         again = []
         for failure in failures:
-            if failure.died and not give_up:
+            if failure.never_began and not give_up:
                 again.append(failure.spec)
             elif self.folder.find(failure.spec) is None:
                 self.folder.fail(failure.spec, failure.reason)

@@ -171,7 +171,8 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> StudyFolder:
 
     def details(spec: TrialSpec) -> dict[str, Any]:
         kept = {"individual": [[4, 6, 5, 9]], "shared_epoch": [[7] * 4], "joint": [[8] * 4]}
-        return {"kept": kept, "steps": STEPS, "pool_steps": POOL_STEPS, "stopped": True, "parameters": 1}
+        stopped = spec.replicates != (2,)
+        return {"kept": kept, "steps": STEPS, "pool_steps": POOL_STEPS, "stopped": stopped, "parameters": 1}
 
     path = tmp_path_factory.mktemp("made") / "stopping"
     folder = write_study(path, config.plan(get_task("nci1")), predict, details)
@@ -184,6 +185,7 @@ def test_epochs_are_counted_in_steps_of_the_whole_pool(stopped: StudyFolder) -> 
     assert float(row["individual/4"]) == pytest.approx(6 * STEPS / POOL_STEPS)  # 6: the members' mean
     assert float(row["joint/2"]) == pytest.approx(8 * STEPS / POOL_STEPS)
     assert "joint/1" not in row
+    assert "Some trials reached 1000 epochs before every rule had stopped." in (stopped.local / "report.md").read_text()
 
 
 def test_stopping_then_temperature_compares_each_rule_with_and_without(stopped: StudyFolder) -> None:
@@ -192,12 +194,12 @@ def test_stopping_then_temperature_compares_each_rule_with_and_without(stopped: 
     shared = rows["shared", "NLL"]
     assert (float(shared["joint/none_paper"]), float(shared["joint/joint_paper"])) == (0.4729, 0.4755)
     assert rows["overlapping", "NLL"]["joint/none_paper"] == ""
-    for rule in ("individual", "joint"):
+    for rule, prior in (("individual", None), ("joint", None), ("joint", 1.0)):
         found = []
         for path in sorted(p for p in (stopped.local / "trials").iterdir() if p.name.startswith("holdout-holdout=4,")):
             holdout, test = (Predictions.load(path / f"{rule}-{name}.npz") for name in ("holdout", "test"))
-            found.append(calibrate.figures(test, calibrate.fit(holdout, "joint"))["ensemble_nll"].item())
-        assert float(shared[f"{rule}/joint"]) == pytest.approx(np.mean(found))
+            found.append(calibrate.figures(test, calibrate.fit(holdout, "joint", prior))["ensemble_nll"].item())
+        assert float(shared[f"{rule}/joint{'_prior' if prior else ''}"]) == pytest.approx(np.mean(found))
     gap = next(c for c in read_stopping(stopped).cells if c.holdout.order == 4).gap()
     assert gap is not None and gap["nll"].verdict == "positive"  # each rule was made sharper than the one before
 

@@ -41,7 +41,7 @@ def test_early_stopping_compares_all_rules_in_all_holdouts(stopped: Path) -> Non
     for cell in found["cells"]:
         rules = set(cell["test"])
         both = {"individual", "shared_epoch"}
-        joint = {"joint", *(f"{rule}_then_temperature" for rule in (*both, "joint"))}
+        joint = {"joint", *(f"{r}_then_temperature{p}" for r in (*both, "joint") for p in ("", "_prior"))}
         joint = set() if cell["holdout"] == "disjoint" else joint
         assert rules == both | joint
         nll = cell["test"]["individual"]["ensemble_nll"]["mean"]

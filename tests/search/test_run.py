@@ -1,12 +1,13 @@
 """One trial without Ray: what it keeps, how it continues, how it diverges."""
 
+import io
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
-from ensgap.folder import StudyFolder
+from ensgap.folder import CheckpointWarning, StudyFolder
 from ensgap.predictions import Predictions
 from ensgap.search.run import HOPELESS, TrialRun
 from ensgap.spec import TrialSpec
@@ -68,11 +69,19 @@ def test_an_interrupted_trial_continues_from_its_checkpoint_bit_for_bit(spec: Tr
 def test_a_damaged_checkpoint_is_left_aside_with_a_warning(spec: TrialSpec, tmp_path: Path) -> None:
     folder = StudyFolder(tmp_path)
     next(TrialRun(spec, TASK, DATA.pool, None, folder, checkpoint_every=1).reports(every=1))
-    path = folder.trial_path(spec) / "checkpoint.pt"
-    path.write_bytes(path.read_bytes()[:1000])
-    with pytest.warns(UserWarning, match="starts anew"):
-        run = TrialRun(spec, TASK, DATA.pool, None, folder)
-    assert run.training.epoch == 0
+    path = tmp_path / "trials" / spec.key / "checkpoint.pt"
+    whole = path.read_bytes()
+    flipped = bytearray(whole)
+    flipped[len(whole) // 2] ^= 1
+    poor = io.BytesIO()
+    torch.save(torch.load(io.BytesIO(whole)) | {"training": {"epoch": 3}}, poor)
+    for damaged in (whole[:1000], bytes(flipped), b"", poor.getvalue()):
+        path.write_bytes(damaged)
+        with pytest.warns(CheckpointWarning, match="starts anew"):
+            run = TrialRun(spec, TASK, DATA.pool, None, folder)
+        assert run.training.epoch == 0
+    path.write_bytes(whole)
+    assert TrialRun(spec, TASK, DATA.pool, None, folder).training.epoch == 1
 
 
 def test_a_diverged_trial_is_recorded_with_finite_objectives_and_no_predictions(
