@@ -132,6 +132,10 @@ class DesignConfig(StudyConfig):
     def design(self, study: str, task: Task, names: tuple[str, ...], **own: Any) -> DesignPlan:
         """The plan, with what is the study's own; `names` are its usual holdouts."""
         self.check_ranges()
+        if task.loss == "regression":
+            raise UserError(
+                f"{task.name} is a regression, and this study is for classes; studies/weight_decay.py takes it."
+            )
         smoke = SMOKE | {"train_fraction": task.smoke_fraction}
         members = self.pick("members", own.pop("members", task.preset(self.preset).members), smoke)
         orders = {parse_order(name, members) for name in self.holdouts or names}

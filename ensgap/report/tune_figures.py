@@ -9,17 +9,16 @@ from matplotlib.figure import Figure
 
 from ensgap.gap import Array
 from ensgap.hyperparameters import short
+from ensgap.losses import objective_names
 from ensgap.report.importance import Axis
 from ensgap.report.report import NamedFigure
 from ensgap.report.style import ENS, IND, STYLE, canvas
 from ensgap.report.surrogate import Surrogate
 from ensgap.report.tune_tables import Shares
+from ensgap.report.words import METRIC_WORDS
 from ensgap.results.optima import SettingFigures, StudyResults
 
-SIDES = (
-    ("ind", "avg_member_nll", "average member", IND, "--", "v"),
-    ("ens", "ensemble_nll", "ensemble", ENS, "-", "^"),
-)
+SIDES = (("ind", "average member", IND, "--", "v"), ("ens", "ensemble", ENS, "-", "^"))
 COLUMNS = 3
 
 
@@ -35,7 +34,7 @@ def tune_figures(results: StudyResults, axes: Sequence[Axis], shares: Shares) ->
             ),
             NamedFigure(
                 "slices",
-                "Slices through both optima: validation NLL along each hyperparameter. Dots: all settings tried. "
+                "Slices through both optima: the validation objective along each hyperparameter. Dots: all settings tried. "
                 "Lines: a Gaussian process fitted to them, the other hyperparameters as at the optimum (± its standard "
                 "deviation); a guess where dots are far.",
                 slices(results, axes),
@@ -76,11 +75,11 @@ def pareto(results: StudyResults) -> Figure:
     """Average member against ensemble."""
     figure, axes = canvas(7.2, 4.6)
     trials = usable_trials(results)
-    x, y = (means(trials, side[1]) for side in SIDES)
+    x, y = (means(trials, figure) for figure in objective_names(results.objective))
     places = front(x, y)
     axes.scatter(x, y, s=22, color="0.65", label="a setting", zorder=2)
     axes.plot(x[places], y[places], "-o", color="black", markersize=5, linewidth=1.2, label="Pareto front", zorder=3)
-    for name, _, _, color, _, marker in SIDES:
+    for name, _, color, _, marker in SIDES:
         i = trials.index(results.h_ind if name == "ind" else results.h_ens)
         label = rf"$h^*_\mathrm{{{name}}}$"
         axes.plot(x[i], y[i], marker, color=color, markersize=11, markeredgecolor="white", label=label, zorder=4)
@@ -88,8 +87,8 @@ def pareto(results: StudyResults) -> Figure:
     axes.plot([low, high], [low, high], color="0.7", linewidth=0.8, zorder=1, label="no gain from averaging")
     for values, limit in ((x, axes.set_xlim), (y, axes.set_ylim)):
         limit(*_window(values))
-    axes.set_xlabel("Average member, validation NLL (nats)")
-    axes.set_ylabel("Ensemble, validation NLL (nats)")
+    axes.set_xlabel(f"Average member, validation {METRIC_WORDS[results.objective].name}")
+    axes.set_ylabel(f"Ensemble, validation {METRIC_WORDS[results.objective].name}")
     axes.legend(fontsize=9)
     return figure
 
@@ -111,15 +110,15 @@ def slices(results: StudyResults, axes: Sequence[Axis]) -> Figure:
     trials = usable_trials(results)
     for panel in list(grid.flat)[len(axes) :]:
         panel.set_visible(False)
-    for name, nll, title, color, dash, marker in SIDES:
+    both = objective_names(results.objective)
+    for (name, title, color, dash, marker), objective in zip(SIDES, both, strict=True):
         chosen = results.h_ind if name == "ind" else results.h_ens
-        surrogate = Surrogate.fit(trials, axes, nll)
+        surrogate = Surrogate.fit(trials, axes, objective)
         for axis, panel in zip(axes, grid.flat, strict=False):
-            _slice(panel, axis, trials, chosen, nll, surrogate, (color, dash, marker), (title, name))
-    both = np.concatenate([means(trials, side[1]) for side in SIDES])
-    grid[0][0].set_ylim(*_window(both))
+            _slice(panel, axis, trials, chosen, objective, surrogate, (color, dash, marker), (title, name))
+    grid[0][0].set_ylim(*_window(np.concatenate([means(trials, objective) for objective in both])))
     for row in grid:
-        row[0].set_ylabel("Validation NLL (nats)")
+        row[0].set_ylabel(f"Validation {METRIC_WORDS[results.objective].name}")
     for axis, panel in zip(axes, grid.flat, strict=False):
         _label(panel, axis)
     handles, labels = grid[0][0].get_legend_handles_labels()
@@ -132,7 +131,7 @@ def _slice(
     axis: Axis,
     trials: Sequence[SettingFigures],
     chosen: SettingFigures,
-    nll: str,
+    objective: str,
     surrogate: Surrogate | None,
     look: tuple[str, str, str],
     words: tuple[str, str],
@@ -140,7 +139,7 @@ def _slice(
     (color, dash, marker), (title, name) = look, words
     having = [trial for trial in trials if axis.name in trial.setting]
     x = np.array([axis.place(trial.setting[axis.name]) for trial in having])
-    panel.scatter(x, means(having, nll), s=11, color=color, alpha=0.55, linewidth=0, label=title)
+    panel.scatter(x, means(having, objective), s=11, color=color, alpha=0.55, linewidth=0, label=title)
     if axis.name not in chosen.setting:
         return
     if surrogate is not None:
@@ -149,7 +148,7 @@ def _slice(
         panel.fill_between(places, mean - deviation, mean + deviation, color=color, alpha=0.12, linewidth=0)
     at = axis.place(chosen.setting[axis.name])
     label = rf"$h^*_\mathrm{{{name}}}$"
-    best = chosen.figures[nll].mean()
+    best = chosen.figures[objective].mean()
     panel.plot(at, best, marker, color=color, markersize=9, markeredgecolor="white", label=label, zorder=5)
 
 
@@ -170,18 +169,18 @@ def _label(panel: Axes, axis: Axis) -> None:
 
 def importance(shares: Shares, axes: Sequence[Axis]) -> Figure:
     """Two bars for each hyperparameter, the most important for the ensemble above."""
-    _, ens, *_ = SIDES[1]
+    ind, ens = shares
     names = sorted((a.name for a in axes if a.name in shares[ens]), key=lambda name: shares[ens][name].mean)
     figure, panel = canvas(7.2, 1.2 + 0.5 * len(names))
-    for offset, (_, nll, title, color, _, _) in zip((0.2, -0.2), SIDES, strict=True):
-        estimates = [shares[nll][name] for name in names]
+    for offset, objective, (_, title, color, _, _) in zip((0.2, -0.2), shares, SIDES, strict=True):
+        estimates = [shares[objective][name] for name in names]
         panel.barh(
             np.arange(len(names)) + offset,
             [100 * e.mean for e in estimates],
             0.36,
             xerr=100 * np.nan_to_num([e.sem for e in estimates]),
             color=color,
-            hatch="//" if nll == "avg_member_nll" else None,
+            hatch="//" if objective == ind else None,
             edgecolor="white",
             capsize=2,
             label=f"for the {title}",

@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol
 import torch
 from torch import Tensor, nn
 
+from ensgap import gaussian
 from ensgap.stack.noise import MemberNoise
 from ensgap.stack.optim import MemberOptimizer, OptimizerConfig, StackOptimizer
 
@@ -58,8 +59,10 @@ def nll_and_gradient(logits: Tensor, labels: Tensor, dim: int = 2) -> tuple[Tens
     with classes in another axis `dim`.
 
     The gradient is softmax minus one-hot: no member's depends on the others, and written out it spares autograd a dozen
-    nodes.
+    nodes. Floating-point labels are targets of a regression.
     """
+    if labels.is_floating_point():
+        return gaussian.nll_and_gradient(logits, labels, dim)
     log_probs = logits.float().log_softmax(dim) if logits.dtype != torch.float64 else logits.log_softmax(dim)
     own = labels.unsqueeze(dim)
     nll = -log_probs.gather(dim, own).sum((1, 2))

@@ -233,6 +233,7 @@ def _task(
     return OwnTask(
         name=str(name),
         title=title or str(name),
+        loss="classification" if classes else "regression",
         classes=len(classes) or 2,
         load=lambda _: data,
         member=partial(_member, network, {}),
