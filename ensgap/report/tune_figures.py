@@ -34,7 +34,8 @@ def tune_figures(results: StudyResults, axes: Sequence[Axis], shares: Shares) ->
             ),
             NamedFigure(
                 "slices",
-                "Slices through both optima: the objective along each hyperparameter. Dots: all settings tried. Lines: a Gaussian process fitted to them, the other hyperparameters as at the optimum (± its standard "
+                "Slices through both optima: the objective along each hyperparameter. Dots: all settings tried. "
+                "Lines: a Gaussian process fitted to them, the other hyperparameters as at the optimum (± its standard "
                 "deviation); a guess where dots are far.",
                 slices(results, axes),
             ),
