@@ -104,7 +104,7 @@ def _sizes(axes: Axes, greedy: GreedyResults) -> None:
     sem = np.stack([within_replicate_sem(curves[:, i]) for i in range(greedy.size)], axis=1)
     for place, (way, (color, style)) in enumerate(looks.items()):
         x = np.arange(1, greedy.size + 1) + 0.08 * (place - 1)  # side by side, not on top of each other
-        look = {"color": color, "capsize": 2, "markersize": 5, "label": TITLES[way]}
+        look: dict[str, Any] = {"color": color, "capsize": 2, "markersize": 5, "label": TITLES[way]}
         axes.errorbar(x, curves[place].mean(-1), yerr=sem[place], fmt=style, **look)
     axes.set_xlabel("Ensemble size (members)")
     axes.set_ylabel("Validation NLL (nats)")
