@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ensgap import metrics, newton
 from ensgap.errors import UserError
+from ensgap.losses import loss_of
 from ensgap.predictions import Predictions
 
 Scaling = Literal["none", "individual", "joint", "joint_per_member", "pooled"]
@@ -55,6 +56,8 @@ def fit(predictions: Predictions, scaling: Scaling, prior: float | None = None, 
 
     Joint scalings of a disjoint holdout (order 1) raise a UserError.
     """
+    if loss_of(predictions.labels) == "regression":
+        raise UserError("Temperatures divide the logits of classes; a regression takes `scale.fit_scale`.")
     if scaling not in SCALINGS:
         raise UserError(f"A scaling is one of {', '.join(SCALINGS)}, however: {scaling}.")
     if prior is not None and not prior > 0:

@@ -69,8 +69,8 @@ class Selection:
     share_both: float
 
 
-def select(avg_member_nll: Sequence[Array], ensemble_nll: Sequence[Array], diverged: Sequence[bool]) -> Selection:
-    """h*_ind and h*_ens: the lowest mean validation NLL over replicates, never of a diverged trial.
+def select(avg_member: Sequence[Array], ensemble: Sequence[Array], diverged: Sequence[bool]) -> Selection:
+    """h*_ind and h*_ens: the lowest mean validation loss over replicates, never of a diverged trial.
 
     Replicates are resampled with replacement, the same ones for all settings because they share splits and initial
     weights, to see how often the same settings would have been chosen. With one replicate the shares are NaN.
@@ -78,7 +78,7 @@ def select(avg_member_nll: Sequence[Array], ensemble_nll: Sequence[Array], diver
     usable = [i for i, bad in enumerate(diverged) if not bad]
     if not usable:
         raise UserError("Every trial diverged, so there is nothing to select; try a lower --lr with another --out.")
-    replicates = len(avg_member_nll[usable[0]])
+    replicates = len(avg_member[usable[0]])
     draws = np.random.default_rng(0).integers(replicates, size=(RESAMPLES, replicates))
 
     def choose(values: Sequence[Array]) -> tuple[Choice, NDArray[np.bool_]]:
@@ -90,8 +90,8 @@ def select(avg_member_nll: Sequence[Array], ensemble_nll: Sequence[Array], diver
         votes = known * np.bincount(chosen, minlength=len(values)) / RESAMPLES
         return Choice(best, known * float(same.mean()), tuple(votes.tolist())), same
 
-    ind, same_ind = choose(avg_member_nll)
-    ens, same_ens = choose(ensemble_nll)
+    ind, same_ind = choose(avg_member)
+    ens, same_ens = choose(ensemble)
     return Selection(ind, ens, float((same_ind & same_ens).mean()) if replicates > 1 else math.nan)
 
 

@@ -15,6 +15,8 @@ from ensgap.errors import UserError
 from ensgap.seeds import HOLDOUT, derive_seed
 
 NAMES = ("disjoint", "overlapping", "shared")
+QUANTILES = 10
+"""The targets of a regression are stratified by so many of them."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +53,12 @@ def describe(holdout: Holdout, members: int) -> str:
 def stratified_order(labels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """A random order of all points of which every stretch has the classes in their overall proportions.
 
-    Each class is shuffled and spread evenly over the unit interval from a random offset (systematic sampling).
+    Each class is shuffled and spread evenly over the unit interval from a random offset (systematic sampling); targets
+    of a regression are put into classes by their quantiles.
     """
+    if np.issubdtype(labels.dtype, np.floating):
+        ranks = np.argsort(np.argsort(labels, kind="stable"), kind="stable")
+        labels = ranks * QUANTILES // len(labels)
     position = np.empty(len(labels))
     for c in np.unique(labels):
         points = rng.permutation(np.flatnonzero(labels == c))
@@ -82,8 +88,21 @@ def cyclic_holdout(labels: np.ndarray, members: int, holdout: Holdout, rng: np.r
         chunk_of[piece] = chunk
     distance = (chunk_of - np.arange(members)[:, None]) % members  # [members, points]
     mask = (chunk_of >= 0) & (distance < order)
-    _check_classes(mask, labels, fraction)
+    if np.issubdtype(labels.dtype, np.floating):
+        _check_points(mask, fraction)
+    else:
+        _check_classes(mask, labels, fraction)
     return torch.from_numpy(mask)
+
+
+def _check_points(mask: np.ndarray, fraction: float) -> None:
+    held, points = int(mask.sum(1).min()), mask.shape[1]
+    if held < 1 or points - held < 2:
+        advice = "larger" if held < 1 else "smaller"
+        raise UserError(
+            f"A validation share of {fraction:g} leaves {held} of {points} points in a member's holdout; choose a "
+            f"{advice} --val-fraction."
+        )
 
 
 def _check_classes(mask: np.ndarray, labels: np.ndarray, fraction: float) -> None:

@@ -1,4 +1,8 @@
-"""Metrics of ensembles, vectorized: functions of log-probabilities [..., points, classes] and labels [..., points]."""
+"""Metrics of ensembles, vectorized: functions of log-probabilities [..., points, classes] and labels [..., points].
+
+For targets of a regression the figures of the same names, and RMSE and coverage instead of error and ECE, are those of
+`gaussian`.
+"""
 
 import math
 from collections.abc import Iterator
@@ -6,10 +10,13 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from ensgap import gaussian
+from ensgap.losses import loss_of
 from ensgap.predictions import Predictions
 
 ECE_BINS = 15
 METRICS = ("nll", "error", "ece")
+"""Of classes, as in the paper's tables; `losses.METRICS` has all there are."""
 Figures = dict[str, Tensor]
 """Named figures, one value per ensemble (replicate) each."""
 
@@ -33,6 +40,13 @@ def ece(log_probs: Tensor, labels: Tensor) -> Tensor:  # -> [...]
     surplus = (top == labels).to(confidence.dtype) - confidence  # accuracy − confidence, point by point
     sums = torch.zeros(*bins.shape[:-1], ECE_BINS, dtype=confidence.dtype, device=confidence.device)
     return sums.scatter_add_(-1, bins, surplus).abs().sum(-1) / labels.shape[-1]
+
+
+def brier(log_probs: Tensor, labels: Tensor) -> Tensor:  # -> [...]
+    """Mean squared distance between the probabilities and the label's one-hot vector, from 0 to 2."""
+    probs = log_probs.exp()
+    own = probs.gather(-1, labels.unsqueeze(-1)).squeeze(-1)
+    return (probs.square().sum(-1) - 2 * own + 1).mean(-1)
 
 
 def entropy(log_probs: Tensor) -> Tensor:  # -> [...]
@@ -59,16 +73,18 @@ def sub_ensembles(log_probs: Tensor) -> Iterator[tuple[int, Tensor]]:
 
 
 def size_curves(predictions: Predictions) -> dict[str, Tensor]:
-    """NLL, error and ECE [sizes, ensembles] of sub-ensembles of every size, averaged over subsets; under a holdout of
-    order k < M, of the members that hold a point out.
+    """Every metric [sizes, ensembles] of sub-ensembles of every size, averaged over subsets; under a holdout of order
+    k < M, of the members that hold a point out.
     """
     logits, labels = predictions.by_point()
-    curves: dict[str, list[Tensor]] = {metric: [] for metric in METRICS}
-    for _, log_probs in sub_ensembles(logits.double().log_softmax(-1)):
-        points = labels.unsqueeze(1).expand(log_probs.shape[:-1])
-        for metric, function in (("nll", nll), ("error", error), ("ece", ece)):
-            curves[metric].append(function(log_probs, points).mean(1))
-    return {metric: torch.stack(values) for metric, values in curves.items()}
+    if loss_of(labels) == "regression":
+        subsets = gaussian.sub_mixtures(logits.double())
+        found = [gaussian.mixture_figures(members, labels.double().unsqueeze(1)) for members in subsets]
+    else:
+        found = []
+        for _, log_probs in sub_ensembles(logits.double().log_softmax(-1)):
+            found.append(_scores(log_probs, labels.unsqueeze(1).expand(log_probs.shape[:-1])))
+    return {metric: torch.stack([values[metric].mean(1) for values in found]) for metric in found[0]}
 
 
 def evaluate(predictions: Predictions) -> Figures:
@@ -78,14 +94,30 @@ def evaluate(predictions: Predictions) -> Figures:
     there are none, and only the average member's are given.
     """
     logits, labels = predictions.by_member()
-    figures = member_figures(logits.double().log_softmax(-1), labels)
+    regression = loss_of(labels) == "regression"
+    if regression:
+        figures = gaussian.member_figures(logits.double(), labels.double())
+    else:
+        figures = member_figures(logits.double().log_softmax(-1), labels)
     if predictions.order == 1:
         return figures
     logits, labels = predictions.by_point()
-    figures |= ensemble_figures(ensemble_log_probs(logits.double().log_softmax(-1)), labels)
+    if regression:
+        found = gaussian.mixture_figures(logits.double(), labels.double())
+        figures |= {f"ensemble_{name}": values for name, values in found.items()}
+    else:
+        figures |= ensemble_figures(ensemble_log_probs(logits.double().log_softmax(-1)), labels)
+        figures["brier_ambiguity"] = figures["avg_member_brier"] - figures["ensemble_brier"]
     figures["diversity"] = figures["ensemble_entropy"] - figures["avg_member_entropy"]
     figures["ambiguity"] = figures["avg_member_nll"] - figures["ensemble_nll"]
     return figures
+
+
+def log_likelihoods(logits: Tensor, labels: Tensor) -> Tensor:  # [..., points, classes], [..., points] -> [..., points]
+    """What each member gives the label of each point: the logarithm of its probability, or of a target's density."""
+    if loss_of(labels) == "regression":
+        return gaussian.log_density(logits.double(), labels.double())
+    return logits.double().log_softmax(-1).gather(-1, labels.unsqueeze(-1)).squeeze(-1)
 
 
 def member_figures(
@@ -101,9 +133,9 @@ def ensemble_figures(log_probs: Tensor, labels: Tensor) -> Figures:  # [ensemble
 
 
 def _all(log_probs: Tensor, labels: Tensor) -> Figures:
-    return {
-        "nll": nll(log_probs, labels),
-        "error": error(log_probs, labels),
-        "ece": ece(log_probs, labels),
-        "entropy": entropy(log_probs),
-    }
+    return _scores(log_probs, labels) | {"entropy": entropy(log_probs)}
+
+
+def _scores(log_probs: Tensor, labels: Tensor) -> Figures:
+    scores = {"nll": nll, "error": error, "ece": ece, "brier": brier}
+    return {name: score(log_probs, labels) for name, score in scores.items()}

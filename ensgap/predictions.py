@@ -18,8 +18,8 @@ from ensgap.storage import Place, write_whole
 class Predictions:
     """The logits of E ensembles of M members at P points each, and who held which point out."""
 
-    logits: Tensor  # [ensembles, members, points, classes]
-    labels: Tensor  # [ensembles, points]
+    logits: Tensor  # [ensembles, members, points, classes]; of a regression [..., 2]: mean and variance of a Gaussian
+    labels: Tensor  # [ensembles, points]; floating-point ones are the targets of a regression
     held: Tensor  # [ensembles, members, points], bool: the member did not train on the point
     index: Tensor  # [ensembles, points]: the points' places in the pool or in the test data
     identity: dict[str, Any] = field(default_factory=dict)  # task, setting, seeds, …: how to make them again

@@ -12,6 +12,7 @@ from ensgap.gap import Estimate
 from ensgap.hyperparameters import Value, in_words
 from ensgap.report import write_report
 from ensgap.report.tune import headline
+from ensgap.report.words import unit_of
 from ensgap.results.optima import SettingFigures, StudyResults
 from ensgap.tasks import Task
 
@@ -60,6 +61,10 @@ class TuneResult:
         return Gap(self.results.gap)
 
     @property
+    def _gap(self) -> Estimate:
+        return self.gap[self.results.objective]
+
+    @property
     def trials(self) -> pd.DataFrame:
         """Every setting that was tried, with its mean validation figures."""
         return pd.DataFrame([_row(trial) for trial in self.results.trials])
@@ -86,7 +91,8 @@ class TuneResult:
         return fit(self.results, self.folder, self.task, which, calibrate, data)
 
     def __str__(self) -> str:
-        lines = [f"h_ind: {in_words(self.h_ind)}", f"h_ens: {in_words(self.h_ens)}", f"gap:   {self.gap.nll} test NLL"]
+        unit = unit_of(self.results.objective)
+        lines = [f"h_ind: {in_words(self.h_ind)}", f"h_ens: {in_words(self.h_ens)}", f"gap:   {self._gap} {unit}"]
         return "\n".join([headline(self.results), "", *lines])
 
     def __repr__(self) -> str:
@@ -95,10 +101,11 @@ class TuneResult:
     def _repr_html_(self) -> str:
         rows = [("best for the average member", in_words(self.h_ind)), ("best for the ensemble", in_words(self.h_ens))]
         body = "".join(f"<tr><td>{title}</td><td>{escape(text)}</td></tr>" for title, text in rows)
-        body += f"<tr><td>optimality gap, test NLL</td><td>{self.gap.nll._repr_html_()}</td></tr>"
+        unit = unit_of(self.results.objective)
+        body += f"<tr><td>optimality gap, {unit}</td><td>{self._gap._repr_html_()}</td></tr>"
         return f"<p>{escape(headline(self.results))}</p><table>{body}</table>"
 
 
 def _row(trial: SettingFigures) -> dict[str, Any]:
     figures = {name: float(values.mean()) for name, values in trial.figures.items()}
-    return dict(trial.setting) | {"diverged": trial.diverged} | figures
+    return dict(trial.setting) | {"status": trial.status} | figures

@@ -9,6 +9,8 @@ from typing import Any, Literal
 import torch
 from torch import Generator, Tensor
 
+from ensgap.gaussian import TargetScale
+from ensgap.losses import loss_of
 from ensgap.points import Points, Prepare, as_they_are
 from ensgap.stack import Stack
 from ensgap.stack.optim import OptimizerName
@@ -75,6 +77,8 @@ class Training:
         self.config = config
         self.generators = list(generators)
         self.prepare = prepare
+        regression = loss_of(points.labels) == "regression"
+        self.scale = TargetScale.of(points.labels, train_index) if regression else None
         self.epoch = 0
 
     def epochs(self) -> Iterator[Epoch]:
@@ -83,14 +87,22 @@ class Training:
             started = time.perf_counter()
             self.stack.set_lr_factor(lr_factor(self.config.schedule, self.epoch, self.config.epochs))
             order = self._draw_order()
-            labels = labels_at(self.points, order)
+            labels = self._labels_at(order)
             total = torch.zeros(len(order), device=self.points.labels.device)
             for start, end in batch_bounds(order.shape[1], self.config.batch_size):
                 index = order[:, start:end]
                 inputs = self.prepare(self.points.gather(index), self.generators)
                 total += self.stack.step(inputs, labels[:, start:end], self.config.batch_size)
             self.epoch += 1
-            yield Epoch(self.epoch, (total / order.shape[1]).cpu(), time.perf_counter() - started)
+            train_nll = total / order.shape[1]
+            if self.scale is not None:
+                train_nll = self.scale.nll_in_users_units(train_nll)
+            yield Epoch(self.epoch, train_nll.cpu(), time.perf_counter() - started)
+
+    def _labels_at(self, index: Tensor) -> Tensor:  # [members, batch] -> [members, batch]
+        """What members learn at their own points: classes, or standardised targets."""
+        labels = labels_at(self.points, index)
+        return labels if self.scale is None else self.scale.standardized(labels)
 
     def _draw_order(self) -> Tensor:  # -> [members, points]
         points = self.train_index.shape[1]
@@ -98,10 +110,16 @@ class Training:
         return self.train_index.gather(1, torch.stack(order))
 
     def predict(self, points: Points, index: Tensor) -> Tensor:
-        """Each member's logits [members, points, classes] at the points of its row of `index`, in evaluation mode."""
+        """Each member's logits [members, points, classes] at the points of its row of `index`, in evaluation mode; of a
+        regression its mean and variance [members, points, 2], in the user's units.
+        """
         pieces = index.split(self.config.batch_size, dim=1)
-        found = [self.stack.logits(self.prepare(points.gather(piece), None)).cpu() for piece in pieces]
+        found = [self._outputs(self.prepare(points.gather(piece), None)).cpu() for piece in pieces]
         return torch.cat(found, dim=1)
+
+    def _outputs(self, inputs: Any) -> Tensor:
+        outputs = self.stack.logits(inputs)
+        return outputs if self.scale is None else self.scale.in_users_units(outputs)
 
     def state_dict(self) -> dict[str, Any]:
         """All that is needed to continue bit for bit; tensors, numbers and strings only."""

@@ -101,3 +101,16 @@ def test_names_of_orders() -> None:
     for bad in ("none", "0", "9"):
         with pytest.raises(UserError):
             parse_order(bad, 8)
+
+
+def test_targets_are_stratified_by_their_quantiles() -> None:
+    targets = np.random.default_rng(0).lognormal(size=200).astype(np.float32)
+    mask = cyclic_holdout(targets, 4, Holdout(4, 0.2), np.random.default_rng(1)).numpy()
+    assert mask.sum(1).tolist() == [40] * 4
+    tenth = np.argsort(np.argsort(targets)) // 20
+    assert np.bincount(tenth[mask[0]], minlength=10).tolist() == [4] * 10
+
+
+def test_too_few_targets_to_hold_out() -> None:
+    with pytest.raises(UserError, match="leaves 0 of 20 points"):
+        cyclic_holdout(np.arange(20.0), 4, Holdout(4, 0.01), np.random.default_rng(0))

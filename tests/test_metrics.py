@@ -8,11 +8,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import entropy as scipy_entropy
-from sklearn.metrics import log_loss
+from sklearn.metrics import brier_score_loss, log_loss
 from torchmetrics.functional.classification import multiclass_calibration_error
 
 from ensgap import metrics
 from ensgap.errors import UserError
+from ensgap.losses import METRICS
 from ensgap.predictions import Predictions
 
 
@@ -66,13 +67,23 @@ def test_jensen_ambiguity_and_diversity_are_never_negative(seed: int, spread: fl
     figures = metrics.evaluate(random_predictions(seed, (2, 3, 20, 4), spread))
     assert (figures["ambiguity"] >= -1e-12).all()
     assert (figures["diversity"] >= -1e-9).all()
+    assert (figures["brier_ambiguity"] >= -1e-12).all()
     assert all(torch.isfinite(values).all() for values in figures.values())
+
+
+def test_brier_and_its_exact_decomposition() -> None:
+    p = random_predictions(2, (1, 4, 50, 2))
+    figures, probs, y = metrics.evaluate(p), p.logits[0].double().softmax(-1), p.labels[0]
+    ours = figures["ensemble_brier"].item() / 2  # scikit-learn counts one of two classes
+    assert ours == pytest.approx(brier_score_loss(y.numpy(), probs.mean(0)[:, 1].numpy()), rel=1e-9)
+    spread = (probs - probs.mean(0)).square().sum(-1).mean()  # what the members' variance takes off
+    assert figures["brier_ambiguity"].item() == pytest.approx(spread.item(), rel=1e-9)
 
 
 def test_size_curve_ends_are_the_average_member_and_the_ensemble() -> None:
     p = random_predictions(3, (2, 5, 60, 4))
     figures, curves = metrics.evaluate(p), metrics.size_curves(p)
-    for metric in metrics.METRICS:
+    for metric in METRICS["classification"]:
         assert curves[metric].shape == (5, 2)
         torch.testing.assert_close(curves[metric][0], figures[f"avg_member_{metric}"])
         torch.testing.assert_close(curves[metric][-1], figures[f"ensemble_{metric}"])

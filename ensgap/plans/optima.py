@@ -8,6 +8,7 @@ from ensgap.config import StudyConfig, flag
 from ensgap.errors import UserError
 from ensgap.holdout import Holdout, parse_order
 from ensgap.hyperparameters import Setting
+from ensgap.losses import Objective, check_objective
 from ensgap.secrets import mask
 from ensgap.spec import FIRST_TEST_REPLICATE, TrialSpec
 from ensgap.stack import Precision
@@ -22,7 +23,7 @@ SMOKE = {"members": 2, "replicates": 2, "test_replicates": 2, "epochs": 2, "val_
 class SearchPlan:
     """Everything that decides the study's figures, and where they go."""
 
-    may_change: ClassVar[tuple[str, ...]] = ("out", "num_samples", "test_replicates", "optuna_storage")
+    may_change: ClassVar[tuple[str, ...]] = ("out", "num_samples", "test_replicates", "objective", "optuna_storage")
     study: str
     task: Task
     members: int
@@ -32,6 +33,7 @@ class SearchPlan:
     holdout: Holdout
     search: SearchName
     num_samples: int
+    objective: Objective  # decides what is selected and tested, not what is trained
     seed: int
     train_fraction: float
     precision: Precision
@@ -80,6 +82,7 @@ class SearchStudyConfig(StudyConfig):
     val_fraction: float | None = flag("share of the pool that each member holds out in the search")
     holdout: str = flag("which points members hold out: shared, overlapping, or an order from 2 to --members", "shared")
     num_samples: int | None = flag("how many settings to try")
+    objective: Objective = flag("validation metric that the two optima minimise; rmse is for regressions", "nll")
     optuna_storage: str | None = flag(
         "database in which Optuna keeps its search, such as postgresql://user@host/name (default: a file in the folder)"
     )
@@ -99,6 +102,7 @@ class SearchStudyConfig(StudyConfig):
     def common(self, study: str, task: Task) -> dict[str, Any]:
         """The fields that all plans have: the task's defaults (or a smoke run's) in the gaps, everything checked."""
         self.check_ranges()
+        check_objective(self.objective, task.loss)
         usual = task.preset(self.preset)
 
         def pick(name: str, of_task: Any) -> Any:
@@ -119,6 +123,7 @@ class SearchStudyConfig(StudyConfig):
             "test_replicates": pick("test_replicates", usual.test_replicates),
             "train": replace(usual.train, epochs=pick("epochs", usual.train.epochs), lr=pick("lr", usual.train.lr)),
             "holdout": Holdout(order, pick("val_fraction", usual.val_fraction)),
+            "objective": self.objective,
             "seed": self.seed,
             "train_fraction": pick("train_fraction", 1.0),
             "precision": self.precision,

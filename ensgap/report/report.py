@@ -45,6 +45,7 @@ class Report:
     summary: Mapping[str, Any]
     files: Mapping[str, str] = field(default_factory=dict)  # more of them, by name
     appendix: Sequence[Table] = ()  # tables for the end of the page
+    advice: Sequence[str] = ()  # what to do now, in sentences
 
 
 def data_notes(study: Mapping[str, Any]) -> list[str]:

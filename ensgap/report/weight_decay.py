@@ -4,20 +4,24 @@ import math
 from typing import Any
 
 from ensgap.folder import StudyFolder
-from ensgap.gap import Estimate
+from ensgap.report.extras import read_extras
 from ensgap.report.report import Card, Report, data_notes, facts, json_estimate, json_number
 from ensgap.report.style import number
 from ensgap.report.weight_decay_figures import draw_figures
 from ensgap.report.weight_decay_tables import report_tables, trials_table
+from ensgap.report.words import METRIC_WORDS, interval_of, signed, unit_of
 from ensgap.results.optima import SettingFigures, StudyResults, read_results
 
 
 def weight_decay_report(folder: StudyFolder) -> Report:
     """Everything about it, recomputed from the saved predictions."""
     results = read_results(folder)
-    gap = results.gap["nll"]
-    interval = "" if math.isnan(gap.sem) else f"95% interval {gap.low:+.4f} to {gap.high:+.4f}"
-    names = ("task", "members", "replicates", "test_replicates", "epochs", "lr", "train_fraction", "val_fraction")
+    extras = read_extras(folder, results)
+    objective = results.objective
+    gap = results.gap[objective]
+    interval = "" if math.isnan(gap.sem) else interval_of(objective, gap)
+    names = ["task", "members", "replicates", "test_replicates", "epochs", "lr", "train_fraction", "val_fraction"]
+    names += ["holdout", "search", "seed"] + ["objective"] * ("objective" in results.config)
     return Report(
         title=f"Weight decay of a deep ensemble on {results.config['task']}",
         headline=headline(results),
@@ -25,13 +29,15 @@ def weight_decay_report(folder: StudyFolder) -> Report:
         cards=(
             Card("best for the average member", number(results.h_ind.weight_decay), "weight decay, h*_ind", "ind"),
             Card("best for the ensemble", number(results.h_ens.weight_decay), "weight decay, h*_ens", "ens"),
-            Card("optimality gap, test NLL", f"{gap.mean:+.4f}", interval),
+            Card(f"optimality gap, {unit_of(objective)}", signed(objective, gap.mean), interval),
         ),
         tables=report_tables(results),
-        figures=draw_figures(results),
-        facts=facts(results.study, (*names, "holdout", "search", "seed")),
+        appendix=extras.tables,
+        figures=[*draw_figures(results), *extras.figures],
+        advice=extras.advice,
+        facts=facts(results.study, names),
         command=str(results.study["command"]),
-        summary=_summary(results),
+        summary=_summary(results) | extras.summary,
         files={"trials.csv": trials_table(results).csv()},
     )
 
@@ -43,21 +49,28 @@ def headline(results: StudyResults) -> str:
     if ind == ens:
         return (
             f"On {task}, weight decay {number(ind)} is best for the average member and for the ensemble of {members} "
-            f"alike. The optimality gap is 0: tuning one network found the ensemble's optimum too. {stability(results)}"
+            f"alike{chosen_by(results)}. The optimality gap is 0: tuning one network found the ensemble's optimum too. "
+            f"{stability(results)}"
         )
     return (
         f"On {task}, weight decay {number(ind)} is best for the average member and {number(ens)} for the ensemble of "
-        f"{members}. {cost_of_the_wrong_one(results.gap['nll'], results)} {stability(results)}"
+        f"{members}{chosen_by(results)}. {cost_of_the_wrong_one(results)} {stability(results)}"
     )
 
 
-def cost_of_the_wrong_one(gap: Estimate, results: StudyResults) -> str:
+def chosen_by(results: StudyResults) -> str:
+    """How the optima were chosen, where it is not the usual way."""
+    return "" if results.objective == "nll" else f" (by validation {METRIC_WORDS[results.objective].name})"
+
+
+def cost_of_the_wrong_one(results: StudyResults) -> str:
     """The gap in a sentence."""
+    objective = results.objective
+    gap = results.gap[objective]
+    amount = f"{signed(objective, gap.mean)} {unit_of(objective)}"
     if math.isnan(gap.sem):
-        return f"The optimality gap is {gap.mean:+.4f} test NLL on one replicate, which is no basis for a verdict."
-    interval = (
-        f"{gap.mean:+.4f} test NLL (95% interval {gap.low:+.4f} to {gap.high:+.4f}, {results.pairs} paired replicates)"
-    )
+        return f"The optimality gap is {amount} on one replicate, which is no basis for a verdict."
+    interval = f"{amount} ({interval_of(objective, gap)}, {results.pairs} paired replicates)"
     if gap.verdict == "positive":
         return f"Copying the single network's optimum costs the ensemble {interval}."
     if gap.verdict == "negative":
@@ -89,6 +102,7 @@ def _summary(results: StudyResults) -> dict[str, Any]:
         "replicates": config["replicates"],
         "test_replicates": results.pairs,
         "search": config["search"],
+        "objective": results.objective,
         "settings_tried": len(results.trials),
         "diverged": [dict(trial.setting) for trial in results.trials if trial.diverged],
         "failed": [dict(trial.setting) for trial in results.trials if trial.failed],
@@ -126,14 +140,7 @@ def _notes(results: StudyResults) -> list[str]:
             f"Failed (out of memory, or their workers died), and so never selected: weight decay {', '.join(failed)}; "
             "--resume tries them again."
         )
-    lost = [name for name, tested in results.test.items() if not tested.usable]
-    if lost:
-        notes.append(
-            "Some retrained ensembles diverged or failed; the gap is over the replicates that both optima have."
-        )
-    asked = int(str(results.config["test_replicates"]))
-    if results.pairs < asked and not lost:
-        notes.append(f"Unfinished: {results.pairs} of {asked} test replicates are there; continue with --resume.")
+    notes += test_notes(results)
     edge = max(trial.weight_decay for trial in results.trials)  # the other edge, 0, is the end of the road
     for name, chosen in (("average member", results.h_ind), ("ensemble", results.h_ens)):
         if chosen.weight_decay == edge:
@@ -142,3 +149,13 @@ def _notes(results: StudyResults) -> list[str]:
                 "look further with a wider --grid."
             )
     return notes
+
+
+def test_notes(results: StudyResults) -> list[str]:
+    """What a reader must know of the test."""
+    if not all(tested.usable for tested in results.test.values()):
+        return ["Some retrained ensembles diverged or failed; the gap is over the replicates that both optima have."]
+    asked = int(str(results.config["test_replicates"]))
+    if results.pairs < asked:
+        return [f"Unfinished: {results.pairs} of {asked} test replicates are there; continue with --resume."]
+    return []

@@ -9,9 +9,10 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
 from ensgap.gap import Array, Estimate
-from ensgap.metrics import METRICS
+from ensgap.hyperparameters import short
 from ensgap.report.report import NamedFigure
-from ensgap.report.style import ENS, IND, NAMES, STYLE, canvas, number
+from ensgap.report.style import ENS, IND, STYLE, canvas, number
+from ensgap.report.words import METRIC_WORDS
 from ensgap.results.optima import SettingFigures, StudyResults
 
 SIZES = LinearSegmentedColormap.from_list("sizes", [IND, "#B9B9B9", ENS])
@@ -21,28 +22,33 @@ def draw_figures(results: StudyResults) -> list[NamedFigure]:
     """Every figure, in reading order."""
     with matplotlib.rc_context(STYLE):
         return [
-            NamedFigure("nll", f"Validation NLL. {BANDS}", _sweep(results, "nll")),
-            NamedFigure(
-                "gap",
-                "The optimality gap on test data: a dot per replicate, the mean and its 95% interval.",
-                _gap(results),
-            ),
-            NamedFigure(
-                "size",
-                "Test NLL (± SEM) against the size of the ensemble, retrained at both optima: the lower line is the "
-                "better choice for an ensemble of that size.",
-                _size(results),
-            ),
-            NamedFigure("error", f"Validation error. {BANDS}", _sweep(results, "error")),
-            NamedFigure("ece", f"Validation calibration error. {BANDS}", _sweep(results, "ece")),
+            _sweep(results, results.objective),
+            *drawn_tests(results),
+            *(_sweep(results, metric) for metric in results.metrics if metric != results.objective),
             NamedFigure(
                 "diversity", "What members disagree about, on validation data. " + SEM_NOTE, _diversity(results)
             ),
         ]
 
 
+def drawn_tests(results: StudyResults) -> list[NamedFigure]:
+    """What test data says, whatever was searched."""
+    gap = "The optimality gap on test data: a dot per replicate, the mean and its 95% interval."
+    size = (
+        f"Test {METRIC_WORDS[results.objective].name} (± SEM) against the size of the ensemble, retrained at both "
+        "optima: the lower line is the better choice for an ensemble of that size."
+    )
+    with matplotlib.rc_context(STYLE):
+        return [NamedFigure("gap", gap, _gap(results)), NamedFigure("size", size, _size(results))]
+
+
 SEM_NOTE = "Bands: ± SEM over replicates, after taking out what a replicate's split does to all settings alike."
-BANDS = f"One line per ensemble size; the optima by NLL are marked. {SEM_NOTE}"
+
+
+DIVERSITY = {
+    "classification": "diversity = entropy of the average − average entropy",
+    "regression": "diversity = entropy of a Gaussian with the mixture's variance − average entropy",
+}
 
 
 def _usable(results: StudyResults) -> list[SettingFigures]:
@@ -81,10 +87,12 @@ def within_replicate_sem(values: Array) -> Array:  # [settings, replicates] -> [
     return sem
 
 
-def _sweep(results: StudyResults, metric: str) -> Figure:
+def _sweep(results: StudyResults, metric: str) -> NamedFigure:
+    """A validation metric against the setting."""
+    words, chosen_by = METRIC_WORDS[metric], METRIC_WORDS[results.objective].name
     figure, axes = canvas()
     settings = _usable(results)
-    x, scale = _positions(settings), 100.0 if metric == "error" else 1.0
+    x, scale = _positions(settings), words.scale
     curves = scale * np.stack([s.curves[metric] for s in settings])  # [settings, sizes, replicates]
     sizes = curves.shape[1]
     for size in range(1, sizes + 1):
@@ -99,11 +107,12 @@ def _sweep(results: StudyResults, metric: str) -> Figure:
             sem = within_replicate_sem(curves[:, size - 1])
             axes.fill_between(x, mean - sem, mean + sem, color=color, alpha=0.18, linewidth=0)
     _mark_optima(axes, results, settings, x, curves[:, 0].mean(-1), curves[:, -1].mean(-1))
-    axes.set_ylabel(f"Validation {NAMES[metric]}")
+    axes.set_ylabel(f"Validation {words.axis}")
     _setting_axis(axes, settings)
     _zoom(axes, curves.mean(-1))
     axes.legend(fontsize=9)
-    return figure
+    caption = f"Validation {words.about}. One line per ensemble size; the optima by {chosen_by} are marked. {SEM_NOTE}"
+    return NamedFigure(metric, caption, figure)
 
 
 def _mark_optima(
@@ -132,7 +141,7 @@ def _diversity(results: StudyResults) -> Figure:
     x = _positions(settings)
     for name, label, color, style in (
         ("ambiguity", "ambiguity = average-member NLL − ensemble NLL", "#009E73", "-"),
-        ("diversity", "diversity = entropy of the average − average entropy", "#CC79A7", "--"),
+        ("diversity", DIVERSITY[results.loss], "#CC79A7", "--"),
     ):
         values = np.stack([s.figures[name] for s in settings])
         mean, sem = values.mean(-1), within_replicate_sem(values)
@@ -146,17 +155,17 @@ def _diversity(results: StudyResults) -> Figure:
 
 
 def _gap(results: StudyResults) -> Figure:
-    figure = Figure(figsize=(7.2, 2.8), layout="constrained")
+    figure = Figure(figsize=(2.4 * len(results.metrics), 2.8), layout="constrained")
     ind, ens = results.test["ind"], results.test["ens"]
     common = sorted(set(ind.replicates) & set(ens.replicates))
-    for place, metric in enumerate(METRICS, start=1):
-        axes = figure.add_subplot(1, len(METRICS), place)
-        scale = 100.0 if metric == "error" else 1.0
+    for place, metric in enumerate(results.metrics, start=1):
+        axes = figure.add_subplot(1, len(results.metrics), place)
+        words = METRIC_WORDS[metric]
         at = [
             np.array([side.figures[f"ensemble_{metric}"][side.replicates.index(r)] for r in common])
             for side in (ind, ens)
         ]
-        values = scale * (at[0] - at[1])
+        values = words.scale * (at[0] - at[1])
         estimate = Estimate.of(values)
         spread = np.random.default_rng(0).uniform(-0.12, 0.12, len(values))
         axes.scatter(1 + spread, values, s=16, color="0.6", label="one replicate", zorder=2)
@@ -168,8 +177,7 @@ def _gap(results: StudyResults) -> Figure:
         axes.axhline(0, color="black", linewidth=0.8)
         axes.set_xlim(0.3, 1.3)
         axes.set_xticks([])
-        title = {"nll": "NLL (nats)", "error": "Error (percentage points)", "ece": "ECE"}[metric]
-        axes.set_title(title, fontsize=10)
+        axes.set_title(words.gap.replace(" (", "\n("), fontsize=10)
         if place == 1:
             axes.set_ylabel("Gap: at $h^*_\\mathrm{ind}$ − at $h^*_\\mathrm{ens}$")
             figure.legend(loc="outside lower center", ncols=2, fontsize=9)
@@ -177,12 +185,14 @@ def _gap(results: StudyResults) -> Figure:
 
 
 def _size(results: StudyResults) -> Figure:
+    words = METRIC_WORDS[results.objective]
     figure, axes = canvas(height=3.4)
     for name, color, style, marker in (("ind", IND, "--", "v"), ("ens", ENS, "-", "^")):
         tested = results.test[name]
-        mean = tested.curves["nll"].mean(-1)
-        sem = np.array([Estimate.of(row).sem for row in tested.curves["nll"]])
-        label = rf"trained at $h^*_\mathrm{{{name}}}$ = {number(tested.weight_decay)}"
+        curve = words.scale * tested.curves[results.objective]
+        mean, sem = curve.mean(-1), np.array([Estimate.of(row).sem for row in curve])
+        values = [short(value) for value in tested.setting.values()]
+        label = rf"trained at $h^*_\mathrm{{{name}}}$" + (f" = {values[0]}" if len(values) == 1 else "")
         axes.errorbar(
             range(1, len(mean) + 1),
             mean,
@@ -193,7 +203,7 @@ def _size(results: StudyResults) -> Figure:
             label=label,
         )
     axes.set_xlabel("Ensemble size (members)")
-    axes.set_ylabel("Test NLL (nats)")
+    axes.set_ylabel(f"Test {words.axis}")
     axes.set_xticks(range(1, len(mean) + 1))
     axes.legend(fontsize=9)
     return figure

@@ -1,28 +1,33 @@
-"""The tables of a weight-decay study."""
+"""The tables of a study that looks for both optima, whatever it searches."""
 
 import math
 
 import numpy as np
 
 from ensgap.gap import Estimate, not_worse_than_best
-from ensgap.report.style import number
+from ensgap.hyperparameters import Setting, short
+from ensgap.losses import Loss, objective_names
 from ensgap.report.tables import Cell, Column, Table
+from ensgap.report.words import METRIC_WORDS, metric_column
 from ensgap.results.optima import StudyResults
 
 LEVELS = {"ensemble": "ensemble", "avg_member": "average member"}
-METRIC_COLUMNS = (Column("error", "Error (%)", 2, 100.0), Column("nll", "NLL"), Column("ece", "ECE"))
-FIGURES = (
-    "avg_member_nll",
-    "avg_member_error",
-    "avg_member_ece",
-    "avg_member_entropy",
-    "ensemble_nll",
-    "ensemble_error",
-    "ensemble_ece",
-    "ensemble_entropy",
-    "diversity",
-    "ambiguity",
-)
+ORDER: dict[Loss, tuple[str, ...]] = {
+    "classification": ("error", "nll", "ece", "brier"),
+    "regression": ("rmse", "nll", "coverage"),
+}
+"""Of columns; as in the paper's tables, and what it does not have at the end."""
+
+
+def metric_columns(results: StudyResults) -> tuple[Column, ...]:
+    """The columns of its metrics."""
+    return tuple(metric_column(metric) for metric in ORDER[results.loss])
+
+
+def _figures(results: StudyResults) -> list[str]:
+    """All figures of a setting."""
+    names = [f"{level}_{name}" for level in ("avg_member", "ensemble") for name in (*results.metrics, "entropy")]
+    return [*names, "diversity", "ambiguity"] + ["brier_ambiguity"] * ("brier" in results.metrics)
 
 
 def report_tables(results: StudyResults) -> list[Table]:
@@ -30,13 +35,26 @@ def report_tables(results: StudyResults) -> list[Table]:
     return [_test(results), _gap(results), _validation(results), _sizes(results), _cost(results)]
 
 
+def setting_columns(results: StudyResults) -> tuple[Column, ...]:
+    """A column for each hyperparameter that differs between settings."""
+    return tuple(Column(name, name.replace("_", " ").capitalize()) for name in results.hyperparameters)
+
+
+def setting_cells(results: StudyResults, setting: Setting) -> tuple[str, ...]:
+    """What stands in these columns; a setting may lack what depends on other values."""
+    return tuple(short(setting[name]) if name in setting else "–" for name in results.hyperparameters)
+
+
 def trials_table(results: StudyResults) -> Table:
     """Every setting the search tried with all its validation figures, for trials.csv."""
-    names = ("weight_decay", "status", "replicates", *FIGURES)
+    figures = _figures(results)
+    names = (*results.hyperparameters, "status", "replicates", *figures)
     rows: list[tuple[Cell, ...]] = []
     for trial in results.trials:
-        known = [Estimate.of(trial.figures[name]) if name in trial.figures else "" for name in FIGURES]
-        rows.append((trial.weight_decay, trial.status, str(len(trial.replicates)), *known))
+        known = [Estimate.of(trial.figures[name]) if name in trial.figures else "" for name in figures]
+        values = [trial.setting.get(name, "") for name in results.hyperparameters]
+        raw = [value if isinstance(value, float) else str(value) for value in values]
+        rows.append((*raw, trial.status, str(len(trial.replicates)), *known))
     return Table("trials", "Settings tried", tuple(Column(name, name) for name in names), tuple(rows))
 
 
@@ -44,24 +62,25 @@ def _test(results: StudyResults) -> Table:
     sides = {"ind": "average member (h*_ind)", "ens": "ensemble (h*_ens)"}
     if results.h_ind.setting == results.h_ens.setting:
         sides = {"ens": "both (h*_ind = h*_ens)"}
+    columns = metric_columns(results)
     rows: list[tuple[Cell, ...]] = []
     bold = set()
     for level, level_title in LEVELS.items():
         first = len(rows)
-        estimates = {c.key: [results.test[side].estimate(f"{level}_{c.key}") for side in sides] for c in METRIC_COLUMNS}
+        estimates = {c.key: [results.test[side].estimate(f"{level}_{c.key}") for side in sides] for c in columns}
         for i, (side, title) in enumerate(sides.items()):
-            wd = number(results.test[side].weight_decay)
-            rows.append((level_title, title, wd, *(estimates[c.key][i] for c in METRIC_COLUMNS)))
+            setting = setting_cells(results, results.test[side].setting)
+            rows.append((level_title, title, *setting, *(estimates[c.key][i] for c in columns)))
         bold |= {
             (first + i, key)
             for key, values in estimates.items()
             for i, b in enumerate(not_worse_than_best(values))
             if b
         }
-    columns = (
+    first_columns = (
         Column("level", "Figures of"),
         Column("selected_by", "Setting best for"),
-        Column("weight_decay", "Weight decay"),
+        *setting_columns(results),
     )
     counts = sorted({len(results.test[side].replicates) for side in sides})
     caption = (
@@ -69,14 +88,13 @@ def _test(results: StudyResults) -> Table:
         "replicates. "
         "Bold: within 1.96 SEM of the best of its level."
     )
-    return Table("test", caption, (*columns, *METRIC_COLUMNS), tuple(rows), frozenset(bold))
+    return Table("test", caption, (*first_columns, *columns), tuple(rows), frozenset(bold))
 
 
 def _gap(results: StudyResults) -> Table:
-    titles = {"nll": "NLL", "error": "Error (percentage points)", "ece": "ECE"}
     rows: list[tuple[Cell, ...]] = []
-    for metric, title in titles.items():
-        e, scale = results.gap[metric], 100.0 if metric == "error" else 1.0
+    for metric, e in results.gap.items():
+        title, scale = METRIC_WORDS[metric].gap, METRIC_WORDS[metric].scale
         rows.append((title, *(_signed(v * scale) for v in (e.mean, e.sem, e.low, e.high)), e.verdict))
     columns = tuple(
         Column(key, title)
@@ -101,18 +119,21 @@ def _signed(value: float) -> str:
 
 
 def _validation(results: StudyResults) -> Table:
-    names = ("avg_member_nll", "ensemble_nll", "ambiguity", "diversity")
+    objective, words = results.objective, METRIC_WORDS[results.objective]
+    ambiguity = "brier_ambiguity" if objective == "brier" else "ambiguity"
+    ind, ens = objective_names(objective)
+    names = (ind, ens, ambiguity, "diversity")
     rows: list[tuple[Cell, ...]] = []
     selection = results.selection
     for i, trial in enumerate(results.trials):
         figures: list[Cell] = [trial.estimate(name) for name in names] if trial.usable else [trial.status] * len(names)
-        rows.append((number(trial.weight_decay), *figures, selection.ind.votes[i], selection.ens.votes[i]))
-    bold = {(selection.ind.trial, "avg_member_nll"), (selection.ens.trial, "ensemble_nll")}
+        rows.append((*setting_cells(results, trial.setting), *figures, selection.ind.votes[i], selection.ens.votes[i]))
+    bold = {(selection.ind.trial, ind), (selection.ens.trial, ens)}
     columns = (
-        Column("weight_decay", "Weight decay"),
-        Column("avg_member_nll", "Average-member NLL"),
-        Column("ensemble_nll", "Ensemble NLL"),
-        Column("ambiguity", "Ambiguity"),
+        *setting_columns(results),
+        Column(ind, f"Average-member {words.title}", words.digits, words.scale),
+        Column(ens, f"Ensemble {words.title}", words.digits, words.scale),
+        Column(ambiguity, "Ambiguity" if objective in ("nll", "brier") else "Ambiguity of NLL"),
         Column("diversity", "Diversity"),
         Column("votes_ind", "Chosen as h*_ind (%)", 0, 100.0),
         Column("votes_ens", "Chosen as h*_ens (%)", 0, 100.0),
@@ -127,14 +148,18 @@ def _validation(results: StudyResults) -> Table:
 
 def _sizes(results: StudyResults) -> Table:
     usable = [trial for trial in results.trials if trial.usable]
-    means = np.stack([trial.curves["nll"].mean(1) for trial in usable])  # [settings, sizes]
+    means = np.stack([trial.curves[results.objective].mean(1) for trial in usable])  # [settings, sizes]
     rows: list[tuple[Cell, ...]] = []
     for size, best in enumerate(means.argmin(0), start=1):
         curves = usable[best].curves
-        cells = [Estimate.of(curves[c.key][size - 1]) for c in METRIC_COLUMNS]
-        rows.append((str(size), number(usable[best].weight_decay), *cells))
-    columns = (Column("size", "Ensemble size"), Column("weight_decay", "Best weight decay"), *METRIC_COLUMNS)
-    caption = "The best setting for every ensemble size, by validation NLL, averaged over sub-ensembles of the members."
+        cells = [Estimate.of(curves[c.key][size - 1]) for c in metric_columns(results)]
+        rows.append((str(size), *setting_cells(results, usable[best].setting), *cells))
+    best_of = (Column(c.key, f"Best {c.title.lower()}") for c in setting_columns(results))
+    columns = (Column("size", "Ensemble size"), *best_of, *metric_columns(results))
+    caption = (
+        f"The best setting for every ensemble size, by validation {METRIC_WORDS[results.objective].name}, averaged "
+        "over sub-ensembles of the members."
+    )
     return Table("ensemble_size", caption, columns, tuple(rows))
 
 

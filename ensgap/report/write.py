@@ -66,6 +66,8 @@ def _markdown(report: Report) -> str:
     tables = [f"{escape_markdown(table.caption)}\n\n{table.markdown()}" for table in report.tables]
     appendix = [f"{escape_markdown(table.caption)}\n\n{table.markdown()}" for table in report.appendix]
     parts = [f"# {report.title}", report.headline, *(f"> {note}" for note in report.notes)]
+    if report.advice:
+        parts += ["## What to do", "\n".join(f"- {escape_markdown(sentence)}" for sentence in report.advice)]
     parts += [*figures[:2], *tables, *figures[2:], *appendix]
     parts += ["## How it was made", "\n".join(f"- {name}: {value}" for name, value in report.facts)]
     parts += [f"```\n{report.command}\n```"]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ensgap import metrics
+from ensgap import losses, metrics
 from ensgap.errors import UserError
 from ensgap.folder import Status, StudyFolder, TrialRecord
 from ensgap.gap import Array, Estimate, Selection, optimality_gap, select
@@ -56,7 +56,22 @@ class StudyResults:
     trials: tuple[SettingFigures, ...]  # of the search, by setting
     selection: Selection
     test: Mapping[str, SettingFigures]  # "ind" and "ens"
-    gap: Mapping[str, Estimate]  # nll, error, ece
+    gap: Mapping[str, Estimate]  # of every metric
+
+    @property
+    def objective(self) -> str:
+        """The metric that the two optima minimise."""
+        return str(self.config.get("objective", "nll"))
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Those of its predictions, the trained loss first."""
+        return tuple(self.gap)
+
+    @property
+    def loss(self) -> losses.Loss:
+        """What its members learned."""
+        return "regression" if "rmse" in self.gap else "classification"
 
     @property
     def pairs(self) -> int:
@@ -73,6 +88,13 @@ class StudyResults:
             "test_seconds": sum(tested.values()),
             "wall_seconds": float(str(self.study["seconds"])),
         }
+
+    @property
+    def hyperparameters(self) -> tuple[str, ...]:
+        """Those that were tried with different values, or all if none was."""
+        names = dict.fromkeys(name for trial in self.trials for name in trial.setting)
+        differ = [n for n in names if len({repr(trial.setting.get(n)) for trial in self.trials}) > 1]
+        return tuple(differ or names)
 
     @property
     def h_ind(self) -> SettingFigures:
@@ -126,12 +148,13 @@ def search_predictions(folder: StudyFolder, setting: Setting) -> Predictions:
     return Predictions.join([Predictions.load(path / "predictions.npz") for path in found])
 
 
-def select_settings(trials: Sequence[SettingFigures]) -> Selection:
+def select_settings(trials: Sequence[SettingFigures], objective: str = "nll") -> Selection:
     """h*_ind and h*_ens of a search."""
     nothing = np.empty(0)
+    ind, ens = losses.objective_names(objective)
     return select(
-        [t.figures.get("avg_member_nll", nothing) for t in trials],
-        [t.figures.get("ensemble_nll", nothing) for t in trials],
+        [t.figures.get(ind, nothing) for t in trials],
+        [t.figures.get(ens, nothing) for t in trials],
         [not t.usable for t in trials],
     )
 
@@ -142,7 +165,7 @@ def read_results(folder: StudyFolder) -> StudyResults:
     trials = read_settings(folder, "search")
     if not trials:
         raise UserError(f"No trial of the study in {folder.path} has ended yet; continue it with --resume.")
-    selection = select_settings(trials)
+    selection = select_settings(trials, study["config"].get("objective", "nll"))
     tested = {order_of(t.setting): t for t in read_settings(folder, "test")}
     test: dict[str, SettingFigures] = {}
     for name, choice in (("ind", selection.ind), ("ens", selection.ens)):
@@ -167,6 +190,7 @@ def _paired(ind: SettingFigures, ens: SettingFigures) -> tuple[dict[str, Array],
 
     def at(side: SettingFigures) -> dict[str, Array]:
         rows = [side.replicates.index(replicate) for replicate in common]
-        return {metric: side.figures[f"ensemble_{metric}"][rows] for metric in metrics.METRICS}
+        loss: losses.Loss = "regression" if "ensemble_rmse" in side.figures else "classification"
+        return {metric: side.figures[f"ensemble_{metric}"][rows] for metric in losses.METRICS[loss]}
 
     return at(ind), at(ens)

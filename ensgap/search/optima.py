@@ -1,6 +1,7 @@
 """What the studies do that look for both optima: search, selection on validation data, retraining, test."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ensgap.config import StudyConfig
@@ -8,12 +9,12 @@ from ensgap.errors import UserError
 from ensgap.folder import StudyFolder
 from ensgap.holdout import replicate_holdouts
 from ensgap.hyperparameters import Setting, order_of
+from ensgap.losses import hopeless, objective_names
 from ensgap.plans.optima import SearchPlan
 from ensgap.points import Points
 from ensgap.results.optima import read_settings, select_settings
 from ensgap.search.optuna_search import FixedPointsFirst, Space, two_objective_search
 from ensgap.search.optuna_storage import open_storage, study_name
-from ensgap.search.run import objectives
 from ensgap.search.study import run_study
 from ensgap.search.tuner import Runner
 from ensgap.tasks import TaskData
@@ -37,6 +38,7 @@ def find_optima(
         return look(pool)
 
     def train(runner: Runner, data: TaskData) -> None:
+        runner = replace(runner, objective=plan.objective)
         search(runner)
         _retrain(plan, runner, data)
 
@@ -56,9 +58,12 @@ def ask_optuna(
     """
     records = [record for record, _ in runner.folder.ended_trials("search")]
     storage = open_storage(plan.optuna_storage or runner.folder.local / "optuna.journal")
-    name = study_name(runner.folder.path, f"{plan.study}-{plan.task.name}", plan.optuna_storage)
-    ended = [(record.setting, objectives(record)) for record in records]
-    searcher = two_objective_search(storage, name, space, plan.seed, ended, first, at_random)
+    by = "" if plan.objective == "nll" else f"-{plan.objective}"  # what another objective found is of no use
+    name = study_name(runner.folder.path, f"{plan.study}-{plan.task.name}{by}", plan.optuna_storage)
+    names = objective_names(plan.objective)
+    figures = [(record.setting, hopeless(plan.task.loss) | record.validation) for record in records]
+    ended = [(setting, [values[name] for name in names]) for setting, values in figures]
+    searcher = two_objective_search(storage, name, space, plan.seed, ended, first, at_random, names)
     fixed = [setting for setting in outside if all(setting != record.setting for record in records)]
     samples = plan.num_samples - len(records)
     runner.run_search(plan.search_trial({}), FixedPointsFirst(fixed, searcher), samples)
@@ -74,7 +79,7 @@ def require_samples(plan: SearchPlan, runner: Runner) -> None:
 def _retrain(plan: SearchPlan, runner: Runner, data: TaskData) -> None:
     """Only what selection chose meets the test data."""
     trials = read_settings(runner.folder, "search")
-    selection = select_settings(trials)
+    selection = select_settings(trials, plan.objective)
     chosen = {
         order_of(setting): setting
         for setting in (trials[selection.ind.trial].setting, trials[selection.ens.trial].setting)

@@ -16,7 +16,7 @@ from ray.tune.search import Searcher
 from ray.tune.search.optuna import OptunaSearch
 
 from ensgap.hyperparameters import Setting
-from ensgap.search.run import OBJECTIVES
+from ensgap.losses import objective_names
 from ensgap.search.spread import SpreadSampler
 
 Space = Callable[[optuna.Trial], Setting]
@@ -66,6 +66,7 @@ def two_objective_search(
     ended: Sequence[tuple[Setting, Sequence[float]]],
     first: Sequence[Setting] = (),
     at_random: bool = False,
+    objectives: tuple[str, str] = objective_names("nll"),
 ) -> Searcher:
     """The searcher of a space; `ended` are the settings whose trials the study's folder has, with both objectives, and
     `first` are points of the space to begin with. A suggestion's `point` is the setting.
@@ -75,7 +76,7 @@ def two_objective_search(
     told to it.
     """
     study = optuna.create_study(
-        storage=storage, study_name=study_name, directions=["minimize"] * len(OBJECTIVES), load_if_exists=True
+        storage=storage, study_name=study_name, directions=["minimize"] * len(objectives), load_if_exists=True
     )
     tried = [setting for setting, _ in ended]
     trials = study.get_trials(deepcopy=False)
@@ -88,9 +89,9 @@ def two_objective_search(
             study.enqueue_trial(trial.params)
             waiting.append(trial.params)
     known = [_setting(trial) for trial in trials if trial.state == TrialState.COMPLETE]
-    for setting, objectives in ended:
+    for setting, values in ended:
         if setting not in known:
-            _tell(study, space, setting, objectives)
+            _tell(study, space, setting, values)
 
     def point(trial: optuna.Trial) -> dict[str, Any]:
         setting = dict(space(trial))
@@ -100,7 +101,7 @@ def two_objective_search(
     tpe = optuna.samplers.TPESampler(seed=seed + len(ended), constant_liar=True)
     return OptunaSearch(
         point,
-        metric=list(OBJECTIVES),
+        metric=list(objectives),
         mode=["min", "min"],
         points_to_evaluate=[dict(setting) for setting in first if setting not in [*waiting, *tried]],
         sampler=optuna.samplers.RandomSampler(seed=seed + len(ended)) if at_random else SpreadSampler(tpe),

@@ -9,16 +9,17 @@ from ray import tune
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from ensgap.losses import objective_names
 from ensgap.search.failures import reason_of
 from ensgap.spec import describe_point
 
-NAMES = {"avg_member_nll": "avg member", "ensemble_nll": "ensemble"}
-
 
 class SearchProgress(tune.Callback):
-    """Counts epochs of all trials (whole trials, where nobody knows when they stop), and shows the best NLLs so far."""
+    """Counts epochs of all trials (whole trials, where nobody knows when they stop), and shows the best so far."""
 
-    def __init__(self, phase: str, trials: int, epochs: int | None) -> None:
+    def __init__(self, phase: str, trials: int, epochs: int | None, objective: str = "nll") -> None:
+        self.metric = objective if objective == "error" else objective.upper()
+        self.names = dict(zip(objective_names(objective), ("avg member", "ensemble"), strict=True))
         self.phase, self.trials, self.epochs = phase, trials, epochs or 1
         self.counts_epochs = epochs is not None
         self.ended = 0
@@ -87,8 +88,8 @@ class SearchProgress(tune.Callback):
     def _note(self, setting: str, result: dict[str, Any]) -> None:
         outcome = "diverged" if result["diverged"] else ""
         if not result["diverged"] and self.phase != "test":
-            found = {name: result[name] for name in NAMES if name in result}
-            outcome = ", ".join(f"{NAMES[name]} NLL {value:.4f}" for name, value in found.items())
+            found = {name: result[name] for name in self.names if name in result}
+            outcome = ", ".join(f"{self.names[name]} {self.metric} {value:.4f}" for name, value in found.items())
             if self.phase == "search":
                 for name, value in found.items():
                     self.best[name] = min(self.best.get(name, (float("inf"), "")), (value, setting))
@@ -99,7 +100,7 @@ class SearchProgress(tune.Callback):
             print(line.rstrip(), file=sys.stderr, flush=True)
 
     def _best_so_far(self) -> str:
-        return "  ".join(f"best {NAMES[n]} {value:.4f} at {setting}" for n, (value, setting) in self.best.items())
+        return "  ".join(f"best {self.names[n]} {value:.4f} at {setting}" for n, (value, setting) in self.best.items())
 
 
 def _setting_of(trial: Any) -> str:

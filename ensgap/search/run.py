@@ -12,6 +12,8 @@ from torch import Tensor
 from ensgap import metrics
 from ensgap.folder import Status, StudyFolder, TrialRecord, warn_of_checkpoint
 from ensgap.holdout import replicate_holdouts
+from ensgap.hyperparameters import member_vectors
+from ensgap.losses import hopeless
 from ensgap.points import Points
 from ensgap.predictions import Predictions
 from ensgap.seeds import INIT, ORDER, member_generators
@@ -22,14 +24,6 @@ from ensgap.train import Epoch, Training
 
 CHECKPOINT_SECONDS = 20.0
 """A checkpoint is written when the last one is this old, and 20 times as old as it took to write."""
-OBJECTIVES = ("avg_member_nll", "ensemble_nll")
-HOPELESS = 100.0
-"""Both objectives of a diverged trial, in nats: finite, because a NaN would leave Optuna's trial running for ever."""
-
-
-def objectives(record: TrialRecord) -> list[float]:
-    """What a search minimises, of a trial that ended."""
-    return [record.validation.get(name, HOPELESS) for name in OBJECTIVES]
 
 
 @dataclass
@@ -79,9 +73,8 @@ class TrialRun:
         spec, stack = self.spec, len(self.spec.replicates) * self.spec.members
         optimizer = OptimizerConfig(
             spec.training.optimizer,
-            lr=[spec.training.lr] * stack,
-            weight_decay=[float(spec.setting.get("weight_decay", 0.0))] * stack,
             momentum=spec.training.momentum,
+            **member_vectors(spec.train, spec.setting, stack),
         )
         if spec.fast_weights is not None:
             who = (spec.seed, spec.replicates, spec.members, spec.fast_weights)
@@ -105,7 +98,7 @@ class TrialRun:
             figures = {} if epoch.diverged else self.evaluate(last)
             diverged = epoch.diverged or not all(math.isfinite(value) for value in figures.values())
             if diverged:
-                figures = dict.fromkeys(OBJECTIVES, HOPELESS)
+                figures = hopeless(self.task.loss)
             done = diverged or last or self.has_stopped()
             now = time.perf_counter()
             self.seconds, clock = self.seconds + now - clock, now

@@ -11,9 +11,10 @@ import torch
 from ray import tune
 
 from ensgap.folder import CheckpointWarning, StudyFolder
+from ensgap.losses import hopeless
 from ensgap.points import Points
 from ensgap.search.nodes import difference
-from ensgap.search.run import OBJECTIVES, TrialRun, objectives
+from ensgap.search.run import TrialRun
 from ensgap.search.stopping_run import StoppingRun
 from ensgap.spec import TrialSpec
 from ensgap.stack import Kernels
@@ -73,10 +74,14 @@ class Trial(tune.Trainable):
                 if not is_lasting(error):
                     raise
                 # NaN, which Optuna leaves alone, so that a resumed study suggests the setting again.
-                nothing = dict.fromkeys(OBJECTIVES, math.nan) | {"epoch": 0, "diverged": False, "done": True}
+                nothing = dict.fromkeys(hopeless(self.task.loss), math.nan) | {
+                    "epoch": 0,
+                    "diverged": False,
+                    "done": True,
+                }
                 yield nothing | {"trouble": describe_trouble(self.folder.path, error)}
         else:
-            figures = dict(zip(OBJECTIVES, objectives(record), strict=True)) | record.validation
+            figures = hopeless(self.task.loss) | record.validation
             yield figures | {"epoch": record.epochs, "diverged": record.status == "diverged", "done": True}
 
     def _train(self, spec: TrialSpec) -> Iterator[dict[str, Any]]:

@@ -34,6 +34,7 @@ class Runner:
     kernels: Kernels = "auto"
     checkpoint_every: int | None = None
     retries: int = 3
+    objective: str = "nll"  # what the progress shows
 
     def run_grid(self, specs: Sequence[TrialSpec], test: Points | None = None) -> None:
         """Train the specs that the folder does not have yet; they differ in what a point has only."""
@@ -90,8 +91,10 @@ class Runner:
     ) -> list[Failure]:
         self.ray.start()
         logging.getLogger("ray.tune").setLevel(logging.ERROR)
+        progress = SearchProgress(
+            base.phase, trials, base.train.epochs if base.stopping is None else None, self.objective
+        )
         folder = self.folder.absolute()
-        progress = SearchProgress(base.phase, trials, base.train.epochs if base.stopping is None else None)
         with progress, warnings.catch_warnings(action="ignore"), orderly_interrupts():
             shared = tune.with_parameters(
                 Trial,

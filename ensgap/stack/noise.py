@@ -7,31 +7,28 @@ computed.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 
 class MemberNoise:
-    """One stream for each member; a stream is the state of torch's global generators, on the CPU and on the device."""
+    """One stream for each member: a generator on the CPU, and one on the device if that is another."""
 
-    def __init__(self, seeds: Sequence[int], device: torch.device) -> None:
-        self.modules: list[Any] = [torch]
+    def __init__(self, seeds: Sequence[int], device: torch.device, scattered: bool = True) -> None:
+        self.shared = [torch.default_generator]
         if device.type != "cpu":
-            self.modules.append(torch.get_device_module(device))
-        self.streams: list[list[Tensor]] = []
-        for seed in seeds:
-            with torch.random.fork_rng(device_type="cuda" if device.type == "cpu" else device.type):
-                torch.manual_seed(seed)
-                self.streams.append(self._read())
+            self.shared.append(torch.get_device_module(device).default_generators[device.index or 0])
+        self.streams = [[Generator(one.device).manual_seed(seed) for one in self.shared] for seed in seeds]
+        self.scattered = scattered  # whether an ordinary network may draw into tensors that are not contiguous
 
     @contextmanager
     def of(self, member: int) -> Iterator[None]:
         """What is drawn in here is the member's."""
-        with self._lent_to(member), _InOrder():
+        with self._lent_to(member), _InOrder() if self.scattered else nullcontext():
             yield
 
     def batched(self) -> TorchDispatchMode:
@@ -40,32 +37,37 @@ class MemberNoise:
 
     @contextmanager
     def _lent_to(self, member: int) -> Iterator[None]:
-        before = self._read()
-        self._write(self.streams[member])
+        before = [shared.get_state() for shared in self.shared]
+        for shared, own in zip(self.shared, self.streams[member], strict=True):
+            shared.set_state(own.get_state())
         try:
             yield
         finally:
-            self.streams[member] = self._read()
-            self._write(before)
+            for shared, own, state in zip(self.shared, self.streams[member], before, strict=True):
+                own.set_state(shared.get_state())
+                shared.set_state(state)
+
+    def draw(self, member: int, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A random operation, done for a member."""
+        if any(argument.name == "generator" for argument in func._schema.arguments):
+            own = next(g for g in self.streams[member] if g.device.type == args[0].device.type)
+            return _draw(func, args, kwargs | {"generator": own})
+        with self._lent_to(member):
+            return _draw(func, args, kwargs)
 
     def state_dict(self) -> dict[str, Any]:
         """Where every stream is."""
-        return {"streams": [list(stream) for stream in self.streams]}
+        return {"streams": [[own.get_state() for own in stream] for stream in self.streams]}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from there."""
-        self.streams = [list(stream) for stream in state["streams"]]
-
-    def _read(self) -> list[Tensor]:
-        return [module.get_rng_state() for module in self.modules]
-
-    def _write(self, stream: Sequence[Tensor]) -> None:
-        for module, state in zip(self.modules, stream, strict=True):
-            module.set_rng_state(state)
+        for stream, saved in zip(self.streams, state["streams"], strict=True):
+            for own, value in zip(stream, saved, strict=True):
+                own.set_state(value)
 
 
-class _InOrder(TorchDispatchMode):
-    """Random operations work on contiguous tensors."""
+class _Draws(TorchDispatchMode):
+    """Does something else in the place of random operations."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -74,30 +76,35 @@ class _InOrder(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         if torch.Tag.nondeterministic_seeded in func.tags:
-            return _in_order(func, args, kwargs or {})
+            return self.draw(func, args, kwargs or {})
         return func(*args, **(kwargs or {}))
 
+    def draw(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        raise NotImplementedError
 
-class _TakenApart(TorchDispatchMode):
-    """Random operations are done member by member."""
+
+class _InOrder(_Draws):
+    """They work on contiguous tensors."""
+
+    def draw(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return _draw(func, args, kwargs)
+
+
+class _TakenApart(_Draws):
+    """They are done member by member."""
 
     def __init__(self, noise: MemberNoise) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.noise = noise
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        if torch.Tag.nondeterministic_seeded not in func.tags:
-            return func(*args, **(kwargs or {}))
+    def draw(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         members = len(self.noise.streams)
-        if not _led_by(args[0], members):
-            raise NotImplementedError(f"{func} draws random numbers that cannot be told apart by member")
+        if not args or not _led_by(args[0], members):
+            raise NotImplementedError(f"vmap cannot tell members apart in {func}")
         found = []
         for member in range(members):
-            with self.noise._lent_to(member):
-                own = tuple(value[member] if _led_by(value, members) else value for value in args)
-                found.append(_in_order(func, own, kwargs or {}))
+            own = tuple(value[member] if _led_by(value, members) else value for value in args)
+            found.append(self.noise.draw(member, func, own, kwargs))
         if func._schema.is_mutable:  # every member's share of the first argument was filled
             return args[0]
         if isinstance(found[0], tuple):
@@ -109,7 +116,7 @@ def _led_by(value: Any, members: int) -> bool:
     return isinstance(value, Tensor) and value.dim() > 0 and len(value) == members
 
 
-def _in_order(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _draw(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     own = tuple(value.contiguous() if isinstance(value, Tensor) else value for value in args)
     found = func(*own, **kwargs)
     if func._schema.is_mutable and own[0] is not args[0]:

@@ -27,6 +27,7 @@ class OptimizerConfig:
     lr: Sequence[float]  # [members]
     weight_decay: Sequence[float]  # [members]
     momentum: float = 0.9
+    label_smoothing: Sequence[float] | None = None  # [members]
 
 
 @dataclass
@@ -131,6 +132,8 @@ class MemberOptimizer(_FusedOptimizer):
 
 def _laid_out_as(parameter: Tensor, gradient: Tensor) -> Tensor:
     """The gradient in the parameter's memory layout, which fused kernels take for granted."""
+    if gradient.is_sparse:
+        gradient = gradient.to_dense()
     if gradient.stride() == parameter.stride():
         return gradient
     return torch.empty_like(parameter).copy_(gradient)

@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol
 import torch
 from torch import Tensor, nn
 
+from ensgap import gaussian
 from ensgap.stack.noise import MemberNoise
 from ensgap.stack.optim import MemberOptimizer, OptimizerConfig, StackOptimizer
 
@@ -58,13 +59,24 @@ def nll_and_gradient(logits: Tensor, labels: Tensor, dim: int = 2) -> tuple[Tens
     with classes in another axis `dim`.
 
     The gradient is softmax minus one-hot: no member's depends on the others, and written out it spares autograd a dozen
-    nodes.
+    nodes. Floating-point labels are targets of a regression.
     """
+    if labels.is_floating_point():
+        return gaussian.nll_and_gradient(logits, labels, dim)
     log_probs = logits.float().log_softmax(dim) if logits.dtype != torch.float64 else logits.log_softmax(dim)
     own = labels.unsqueeze(dim)
     nll = -log_probs.gather(dim, own).sum((1, 2))
     gradient = log_probs.exp_().scatter_add_(dim, own, log_probs.new_full((), -1.0).expand_as(own))
     return nll, gradient.to(logits.dtype)
+
+
+@torch.no_grad()
+def smooth(gradient: Tensor, labels: Tensor, amounts: Tensor) -> None:
+    """Make the gradient [members, batch, classes] that of smoothed labels: an amount [members, 1, 1] of each is spread
+    evenly over all classes. The NLL that is reported stays that of the labels themselves.
+    """
+    own = labels.unsqueeze(-1)
+    gradient.scatter_add_(-1, own, amounts.to(gradient.dtype).expand_as(own)).sub_(amounts / gradient.shape[-1])
 
 
 class BatchedStack:
@@ -88,6 +100,9 @@ class BatchedStack:
         self.noise = noise
         # mixed precision is autocast's, which a network's own gradients do not go through
         self.written_out: Gradients | None = getattr(network, "gradients", None) if precision == "float32" else None
+        self.smoothing = _smoothing(optimizer, device)
+        if self.smoothing is not None:
+            self.written_out = None
 
     def step(self, inputs: Any, labels: Tensor, batch_size: int) -> Tensor:
         """One batched forward and backward pass, one fused optimizer step."""
@@ -99,6 +114,8 @@ class BatchedStack:
         with self.autocast(), self.noise.batched() if self.noise else nullcontext():
             logits = self.network(inputs)
         nll, gradient = nll_and_gradient(logits, labels)
+        if self.smoothing is not None:
+            smooth(gradient, labels, self.smoothing)
         self.optimizer.step(logits, gradient.div_(batch_size))
         return nll
 
@@ -152,6 +169,7 @@ class LoopStack:
         ]
         self.autocast = _autocast(device, precision)
         self.noise = noise
+        self.smoothing = _smoothing(optimizer, device)
 
     def step(self, inputs: Any, labels: Tensor, batch_size: int) -> Tensor:
         """Forward, backward and optimizer step of one member after the other."""
@@ -161,6 +179,8 @@ class LoopStack:
             with self.autocast(), self.noise.of(m) if self.noise else nullcontext():
                 logits = call_member(network, inputs[m])
             nll, gradient = nll_and_gradient(logits.unsqueeze(0), labels[m : m + 1])
+            if self.smoothing is not None:
+                smooth(gradient, labels[m : m + 1], self.smoothing[m : m + 1])
             optimizer.step(logits, gradient[0].div_(batch_size))
             found.append(nll)
         return torch.cat(found)
@@ -198,6 +218,12 @@ class LoopStack:
             optimizer.load_state_dict(saved)
         if self.noise:
             self.noise.load_state_dict(state["noise"])
+
+
+def _smoothing(optimizer: OptimizerConfig, device: torch.device) -> Tensor | None:  # -> [members, 1, 1]
+    if optimizer.label_smoothing is None or not any(optimizer.label_smoothing):
+        return None
+    return torch.tensor(list(optimizer.label_smoothing), device=device).view(-1, 1, 1)
 
 
 def call_member(network: nn.Module, inputs: Any) -> Tensor:

@@ -11,6 +11,7 @@ from torch import Generator, Tensor, nn
 
 from ensgap.errors import UserError
 from ensgap.hyperparameters import PER_MEMBER, PER_STACK, Setting, network_arguments
+from ensgap.losses import Loss
 from ensgap.points import Points, Prepare, as_they_are
 from ensgap.seeds import INIT, SLOW, derive_seed, member_generators
 from ensgap.stack import (
@@ -78,7 +79,7 @@ class Task:
 
     name: str
     title: str
-    classes: int
+    classes: int  # outputs of the network; 2 for a regression: mean and variance
     load: Callable[[Path | None], TaskData]
     member: Callable[[Generator | None], nn.Module]
     """One member as an ordinary network, its weights drawn from the generator."""
@@ -97,6 +98,8 @@ class Task:
     """So many BatchEnsembles of so many members each as one batched network, where that is built."""
     smoke_fraction: float = 1.0
     """The share of the data that a smoke run uses."""
+    loss: Loss = "classification"
+    """The labels of a regression are floating-point numbers."""
 
     @classmethod
     def from_arrays(

@@ -8,7 +8,7 @@ import pytest
 
 from ensgap.errors import UserError
 from ensgap.holdout import Holdout
-from ensgap.plans.design import BatchEnsembleConfig, EarlyStoppingConfig, TemperatureConfig
+from ensgap.plans.design_config import BatchEnsembleConfig, EarlyStoppingConfig, TemperatureConfig
 from ensgap.plans.plan import check_continues
 from ensgap.tasks import get_task
 
@@ -111,3 +111,9 @@ def test_what_makes_no_sense_is_refused(config: Any, flags: dict[str, Any], word
     task = get_task(flags.get("task", "digits"))
     with pytest.raises(UserError, match=words):
         config(**flags).plan(task)
+
+
+@pytest.mark.parametrize("config", [TemperatureConfig(), EarlyStoppingConfig()])
+def test_a_regression_is_refused(config: TemperatureConfig | EarlyStoppingConfig) -> None:
+    with pytest.raises(UserError, match="diabetes is a regression"):
+        config.plan(get_task("diabetes"))

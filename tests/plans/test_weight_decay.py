@@ -69,6 +69,7 @@ def test_test_trials_cover_the_replicates_in_stacks_of_the_searchs_size() -> Non
         ({"search": "optuna", "grid": (1e-3,)}, "at least two of them"),
         ({"holdout": "disjoint"}, "no ensemble NLL to select by"),
         ({"holdout": "9"}, "order from 1 to 8"),
+        ({"objective": "rmse"}, "--objective rmse is not for a classification; choose one of: nll, brier, error"),
         ({"concurrency": 0}, "--concurrency must be at least 1"),
     ],
 )

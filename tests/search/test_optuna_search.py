@@ -11,9 +11,9 @@ from ray.tune.search import Searcher
 
 from ensgap.errors import UserError
 from ensgap.hyperparameters import Setting
+from ensgap.losses import hopeless
 from ensgap.search.optuna_search import FixedPointsFirst, two_objective_search
 from ensgap.search.optuna_storage import open_storage, study_name
-from ensgap.search.run import HOPELESS
 from ensgap.search.weight_decay import between
 
 GRID = (0.0, 1e-4, 1e-3, 1e-2)
@@ -57,7 +57,7 @@ def test_fixed_points_then_the_grid_then_tpe_inside_the_grids_range(tmp_path: Pa
 def test_a_diverged_trial_ends_in_optuna_too(tmp_path: Path) -> None:
     searcher = search(tmp_path / "j")
     searcher.suggest("a")
-    searcher.on_trial_complete("a", answer(HOPELESS))
+    searcher.on_trial_complete("a", answer(hopeless("classification")["ensemble_nll"]))
     assert trials_of(tmp_path / "j")[0].state == TrialState.COMPLETE
 
 

@@ -54,6 +54,7 @@ SMALL: Any = {"members": 2, "replicates": 2, "test_replicates": 2, "epochs": 3, 
         ({"space": {"depth": ensgap.integer(1, 3)}}, "depth is neither one of training"),
         ({"space": {"lr": ensgap.uniform(-1, 1)}}, "lr must be a number above 0"),
         ({"bogus": 1}, "tune has no option bogus"),
+        ({"objective": "rmse"}, "^objective rmse is not for a classification"),
         ({"members": 1}, "^members must be at least 2"),
         ({"search": "bayes"}, "^search is optuna, random or grid"),
         ({"search": "grid", "space": space}, "has no grid"),
@@ -80,7 +81,7 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> TuneResult:
 def test_both_optima_are_whole_configurations_and_the_gap_has_its_uncertainty(result: TuneResult) -> None:
     assert result.h_ind.keys() >= {"optimizer", "lr", "width", "batch_size"}
     assert ("momentum" in result.h_ens) == (result.h_ens["optimizer"] == "sgd")
-    usable = result.trials.query("~diverged")
+    usable = result.trials.query("status == 'finished'")
     assert usable.sort_values("ensemble_nll").lr.iloc[0] == result.h_ens["lr"]
     assert usable.sort_values("avg_member_nll").lr.iloc[0] == result.h_ind["lr"]
     assert len(result.trials) == 5

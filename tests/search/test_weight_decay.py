@@ -43,7 +43,7 @@ def test_summary_of_a_finished_study(finished_study: Path) -> None:
     assert summary["settings_tried"] == 7
     assert summary["diverged"] == [{"weight_decay": 1e9}]
     assert summary["h_ind"] != {"weight_decay": 1e9} != summary["h_ens"]
-    for metric in ("nll", "error", "ece"):
+    for metric in ("nll", "error", "ece", "brier"):
         low, high = summary["gap"][metric]["ci95"]
         assert low <= summary["gap"][metric]["mean"] <= high
     nll = {side: summary["test"][side]["ensemble_nll"]["mean"] for side in ("ind", "ens")}

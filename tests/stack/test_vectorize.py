@@ -1,6 +1,7 @@
 """Networks that know nothing of stacks, by whichever way they are computed, against a plain loop with torch.optim."""
 
 import copy
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from typing import Any
@@ -22,10 +23,10 @@ MEMBERS, BATCH, STEPS = 3, 6, 2
 LR, DECAY = [0.02, 0.05, 0.02], [1e-3, 1e-2, 1e-1]
 WAYS = {
     "torchvision ResNet-18": "loop",
-    "torchvision MobileNetV3": "loop",
-    "torchvision MLP, dropout": "vmap",
+    "torchvision MobileNetV3": "vmap",
+    "torchvision MLP, dropout": "stacked",
     "nn.TransformerEncoder": "vmap",
-    "1-D CNN": "loop",
+    "1-D CNN": "vmap",
     "GRU classifier": "loop",
     "PyG GCN": "loop",
     "embedding bag": "loop",
@@ -70,7 +71,9 @@ def vectorized(
     twins = copy.deepcopy(networks)
     config = OptimizerConfig(optimizer, LR[:members], DECAY[:members])  # type: ignore[arg-type]
     example = doubled(case.batch(BATCH, Generator().manual_seed(7)))
-    made = vectorize_members(networks, generators, example, config, CPU, kernels=kernels, outputs=CLASSES)
+    made = vectorize_members(
+        networks, generators, example, config, CPU, kernels=kernels, outputs=CLASSES, batch_size=32
+    )
     return made, twins
 
 
@@ -227,6 +230,47 @@ class Pair(Small):
         return self.linear(x), x
 
 
+class Residual(Small):
+    """As people write them: functions, a sum, changes in place, dropout that follows the mode."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        del self.unused
+        self.first, self.norm = nn.Linear(8, 8, bias=False), nn.BatchNorm1d(8, eps=1e-3, momentum=0.3)
+        self.norm.bias.requires_grad_(False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.flatten(x, 1)
+        y = 0.5 * F.dropout(F.relu(self.norm(self.first(x)), inplace=True), 0.3, self.training)
+        y += x
+        logits: Tensor = self.linear(y.tanh())
+        return logits
+
+
+class _Clip(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:  # noqa: ARG004
+        return x * 1
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:  # noqa: ARG004
+        return grad.clamp(-1e9, 1e9)
+
+
+class ClipsItsGradient(Small):
+    """A backward pass that no few rows show."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.linear(_Clip.apply(x))
+        return y
+
+
+def hooked() -> nn.Module:
+    network = Small()
+    network.linear.weight.register_hook(lambda grad: grad.clamp(-1e9, 1e9))
+    return network
+
+
 def frozen() -> nn.Module:
     network = Small()
     network.linear.bias.requires_grad_(False)
@@ -237,10 +281,13 @@ def frozen() -> nn.Module:
     ("network", "way", "why"),
     [
         (Counts, "loop", "changes 0.calls, which is no buffer"),
-        (Branches, "loop", "data-dependent control flow"),
+        (Branches, "loop", "its control flow depends on data"),
         (ReplacesItsBuffer, "vmap", ""),
         (Noisy, "vmap", ""),
         (frozen, "vmap", ""),
+        (Residual, "stacked", ""),
+        (ClipsItsGradient, "loop", "no rule for its autograd function"),
+        (hooked, "loop", "it has hooks"),
     ],
 )
 def test_odd_networks_train_as_in_a_plain_loop(network: Callable[[], nn.Module], way: str, why: str) -> None:
@@ -253,9 +300,20 @@ def test_odd_networks_train_as_in_a_plain_loop(network: Callable[[], nn.Module],
     steps = batches(case)
     for inputs, labels in steps:
         made.stack.step(inputs, labels, BATCH)
-    train_plainly(twins, steps, "sgd", network is Noisy)
+    train_plainly(twins, steps, "sgd", network in (Noisy, Residual))
     for m, twin in enumerate(twins):
         close(made.stack.member_state(m), dict(twin.state_dict()))
+
+
+def test_a_network_that_cannot_be_copied_is_trained_in_a_loop() -> None:
+    def uncopyable() -> nn.Module:
+        network = Small()
+        network.lock = threading.Lock()  # type: ignore[assignment]
+        return network
+
+    made = vectorize(uncopyable, 2, torch.randn(4, 8))
+    assert made.way == "loop" and "cannot be copied" in made.why
+    made.stack.step(torch.randn(2, 4, 8), torch.zeros(2, 4, dtype=torch.int64), 4)
 
 
 SHARED = nn.Linear(8, 3)
