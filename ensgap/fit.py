@@ -85,5 +85,7 @@ def _train(searched: TrialSpec, folder: StudyFolder, task: Task, points: TensorP
             )
     networks = [run.task.member(None) for _ in range(spec.members)]
     for m, network in enumerate(networks):
-        network.load_state_dict(run.training.stack.member_state(m))
+        network.load_state_dict(
+            run.training.stack.member_state(m), strict=False
+        )  # batch norms' counters may be missing
     return [network.to(device).eval().requires_grad_(False) for network in networks]

@@ -12,7 +12,7 @@ Value = float | int | str | bool
 Setting = Mapping[str, Value]
 """One point of a search space."""
 
-PER_MEMBER = ("lr", "weight_decay")
+PER_MEMBER = ("lr", "weight_decay", "label_smoothing")
 """May differ inside a stack: they are vectors over its members."""
 PER_STACK = ("optimizer", "momentum", "schedule", "epochs", "batch_size")
 """Of training, and one for a whole stack. So is every argument of a network's factory: it changes what is computed."""
@@ -20,6 +20,7 @@ PER_STACK = ("optimizer", "momentum", "schedule", "epochs", "batch_size")
 NUMBERS: dict[str, tuple[float, float, bool]] = {
     "lr": (0, math.inf, True),
     "weight_decay": (0, math.inf, False),
+    "label_smoothing": (0, 1, False),
     "momentum": (0, 1, False),
     "epochs": (1, math.inf, False),
     "batch_size": (1, math.inf, False),
@@ -40,10 +41,10 @@ def network_arguments(setting: Setting) -> dict[str, Value]:
     return {name: value for name, value in setting.items() if name not in (*PER_MEMBER, *PER_STACK)}
 
 
-def may_share_stack(one: Setting, other: Setting) -> bool:
-    """Whether two settings may be trained in one stack: they differ only in what may differ inside it."""
-    names = {*one, *other} - set(PER_MEMBER)
-    return all(name in one and name in other and one[name] == other[name] for name in names)
+def member_vectors(usual: TrainConfig, setting: Setting, members: int) -> dict[str, list[float]]:
+    """What may differ inside a stack, as vectors over its members."""
+    values = {"lr": usual.lr, "weight_decay": 0.0, "label_smoothing": 0.0} | dict(setting)
+    return {name: [float(values[name])] * members for name in PER_MEMBER}
 
 
 def order_of(setting: Setting) -> tuple[tuple[str, bool, Value], ...]:

@@ -108,4 +108,4 @@ class TuneResult:
 
 def _row(trial: SettingFigures) -> dict[str, Any]:
     figures = {name: float(values.mean()) for name, values in trial.figures.items()}
-    return dict(trial.setting) | {"diverged": trial.diverged} | figures
+    return dict(trial.setting) | {"status": trial.status} | figures

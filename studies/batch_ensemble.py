@@ -4,7 +4,7 @@ python studies/batch_ensemble.py --task digits
 """
 
 from ensgap.cli import main
-from ensgap.plans.design import BatchEnsembleConfig
+from ensgap.plans.design_config import BatchEnsembleConfig
 from ensgap.search.design import run
 
 if __name__ == "__main__":

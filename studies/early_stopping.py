@@ -4,7 +4,7 @@ python studies/early_stopping.py --task digits
 """
 
 from ensgap.cli import main
-from ensgap.plans.design import EarlyStoppingConfig
+from ensgap.plans.design_config import EarlyStoppingConfig
 from ensgap.search.design import run
 
 if __name__ == "__main__":

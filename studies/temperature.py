@@ -4,7 +4,7 @@ python studies/temperature.py --task digits
 """
 
 from ensgap.cli import main
-from ensgap.plans.design import TemperatureConfig
+from ensgap.plans.design_config import TemperatureConfig
 from ensgap.search.design import run
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Settings: where their values go, and which of them may share a stack."""
 
-from ensgap.hyperparameters import Setting, in_words, may_share_stack, network_arguments, order_of, train_config
+from ensgap.hyperparameters import Setting, in_words, member_vectors, network_arguments, order_of, train_config
 from ensgap.train import TrainConfig
 
 SETTING: Setting = {"lr": 0.01, "weight_decay": 1e-3, "batch_size": 32, "width": 64, "activation": "relu"}
@@ -12,11 +12,10 @@ def test_values_go_to_training_or_to_the_network() -> None:
     assert network_arguments(SETTING) == {"width": 64, "activation": "relu"}
 
 
-def test_settings_share_a_stack_where_they_differ_per_member_only() -> None:
-    assert may_share_stack(SETTING, {**SETTING, "lr": 0.1, "weight_decay": 0.0})
-    assert not may_share_stack(SETTING, {**SETTING, "batch_size": 64})
-    assert not may_share_stack(SETTING, {**SETTING, "width": 32})
-    assert not may_share_stack(SETTING, {name: SETTING[name] for name in ("lr", "weight_decay")})
+def test_what_may_differ_inside_a_stack_becomes_vectors_over_its_members() -> None:
+    vectors = member_vectors(TrainConfig(lr=0.5), {"weight_decay": 1e-3, "batch_size": 32}, 2)
+    assert vectors == {"lr": [0.5, 0.5], "weight_decay": [1e-3, 1e-3], "label_smoothing": [0.0, 0.0]}
+    assert member_vectors(TrainConfig(), SETTING, 1)["lr"] == [0.01]
 
 
 def test_order_and_words() -> None:

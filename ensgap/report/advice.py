@@ -11,6 +11,7 @@ from scipy.special import stdtrit
 from ensgap.gap import RESAMPLES, Array, Estimate
 from ensgap.hyperparameters import in_words
 from ensgap.losses import objective_names
+from ensgap.report.report import json_number
 from ensgap.report.words import METRIC_WORDS, interval_of, signed, unit_of
 from ensgap.results.greedy import GreedyResults
 from ensgap.results.optima import StudyResults
@@ -41,6 +42,7 @@ def advise(results: StudyResults, greedy: GreedyResults | None) -> Advice:
     numbers = {
         "test_replicates_to_decide": test_replicates,
         "replicates_for_firm_choice": validation_replicates,
+        "mean_regret_of_resampled_choices": json_number(mean_regret(results)),
         "seconds_per_test_replicate": seconds_per_test_replicate(results),
         "seconds_per_search_replicate": seconds_per_search_replicate(results),
     }
@@ -116,16 +118,18 @@ def _surer_gap(results: StudyResults, gap: Estimate, needed: int | None) -> list
     if in_words(results.h_ind.setting) == in_words(results.h_ens.setting):
         return []
     pairs, seconds = results.pairs, seconds_per_test_replicate(results)
+
+    def more(count: int) -> str:
+        how = f"{_flag(results, 'resume')} {_flag(results, 'test_replicates', count)}"
+        return f"({how}, about {_time((count - pairs) * seconds)} more of training)"
+
     if math.isnan(gap.sem):
-        return [
-            f"Test more than one replicate (--resume --test-replicates 10, about {_time(9 * seconds)} of training)."
-        ]
+        return [f"Test more than one replicate {more(10)}."]
     amount = f"{signed(results.objective, gap.mean)} {unit_of(results.objective)}"
     if gap.verdict != "undecided":
         return [
             f"The gap, {amount}, is clear of 0; an interval half as wide would take {4 * pairs} test replicates "
-            f"instead of {pairs} (--resume --test-replicates {4 * pairs}, about {_time(3 * pairs * seconds)} more of "
-            "training)."
+            f"instead of {pairs} {more(4 * pairs)}."
         ]
     if needed is None:
         return [
@@ -133,25 +137,47 @@ def _surer_gap(results: StudyResults, gap: Estimate, needed: int | None) -> list
         ]
     return [
         f"If the gap is what it seems ({amount}), {needed} test replicates instead of {pairs} would tell it from 0 "
-        f"(--resume --test-replicates {needed}, about {_time((needed - pairs) * seconds)} more of training)."
+        f"{more(needed)}."
     ]
 
 
 def _surer_choice(results: StudyResults, needed: int | None) -> list[str]:
     share, replicates = results.selection.share_both, len(results.h_ind.replicates)
     if math.isnan(share):
-        return ["With one validation replicate nobody can say how firm the choice is; search with --replicates 5."]
+        how = _flag(results, "replicates", 5)
+        return [f"With one validation replicate nobody can say how firm the choice is; search with {how}."]
     if share >= FIRM:
         return [f"The choice is firm: {share:.0%} of resamples of the {replicates} validation replicates repeat it."]
-    begin = f"The choice is not firm ({share:.0%} of resamples of the {replicates} validation replicates repeat it)"
-    name = METRIC_WORDS[results.objective].name
+    name, regret = METRIC_WORDS[results.objective].name, mean_regret(results)
+    begin = (
+        f"The choice is not firm: {share:.0%} of resamples of the {replicates} validation replicates repeat it. What "
+        f"they choose for the ensemble is on average {signed(results.objective, regret).lstrip('+')} validation {name} "
+        "worse than the best"
+    )
     if needed is None:
-        return [f"{begin}, and more replicates would hardly make it so: several settings are as good by {name}."]
+        return [f"{begin}, and more replicates would hardly help: several settings are as good."]
     cost = _time(needed * seconds_per_search_replicate(results))
     return [
-        f"{begin}; about {needed} would make it 95% (a new search with --replicates {needed}, about {cost} of "
-        "training), if those to come are like these."
+        f"{begin}; if that matters, about {needed} replicates would make it 95% firm (a new search with "
+        f"{_flag(results, 'replicates', needed)}, about {cost} of training, if those to come are like these)."
     ]
+
+
+def mean_regret(results: StudyResults) -> float:
+    """How much worse, by the validation mean, the ensemble settings that resamples choose are than the best."""
+    name, chosen = objective_names(results.objective)[1], results.selection.ens
+    if math.isnan(chosen.share):
+        return math.nan
+    best = float(results.trials[chosen.trial].figures[name].mean())
+    pairs = zip(chosen.votes, results.trials, strict=True)
+    return sum(vote * (float(trial.figures[name].mean()) - best) for vote, trial in pairs if vote > 0)
+
+
+def _flag(results: StudyResults, name: str, value: int | None = None) -> str:
+    """A flag of a study script, or the argument of `ensgap.tune`."""
+    if results.config.get("study") == "tune":
+        return f"{name}={True if value is None else value}" + ("," if value is None else "")
+    return f"--{name.replace('_', '-')}" + ("" if value is None else f" {value}")
 
 
 def _mixing(greedy: GreedyResults) -> list[str]:

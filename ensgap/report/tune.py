@@ -5,9 +5,15 @@ from typing import Any
 
 from ensgap.folder import StudyFolder
 from ensgap.hyperparameters import Setting, in_words
+from ensgap.losses import objective_names
 from ensgap.report.extras import read_extras
+from ensgap.report.importance import axes_of, importances
 from ensgap.report.report import Card, Report, data_notes, facts, json_estimate, json_number, summary_head
-from ensgap.report.weight_decay import chosen_by, cost_of_the_wrong_one, stability
+from ensgap.report.tune_figures import tune_figures
+from ensgap.report.tune_tables import hyperparameter_table, search_notes
+from ensgap.report.weight_decay import chosen_by, cost_of_the_wrong_one, stability, test_notes
+from ensgap.report.weight_decay_figures import drawn_tests
+from ensgap.report.weight_decay_tables import report_tables, trials_table
 from ensgap.report.words import interval_of, signed, unit_of
 from ensgap.results.optima import SettingFigures, StudyResults, read_results
 
@@ -16,35 +22,41 @@ def tune_report(folder: StudyFolder) -> Report:
     """Everything about it, recomputed from the saved predictions."""
     results = read_results(folder)
     extras, objective = read_extras(folder, results), results.objective
+    axes, tables = axes_of(results), report_tables(results)
+    shares = {figure: importances(results, axes, figure) for figure in objective_names(objective)}
     gap = results.gap[objective]
     interval = "" if math.isnan(gap.sem) else interval_of(objective, gap)
     names = ("task", "members", "replicates", "test_replicates", "epochs", "train_fraction", "val_fraction")
     return Report(
         title=f"Hyperparameters of a deep ensemble on {results.config['task']}",
         headline=headline(results),
-        notes=[*data_notes(results.study), *_unusable(results)],
+        notes=[*data_notes(results.study), *search_notes(results, axes), *test_notes(results)],
         cards=(
             Card("best for the average member", in_words(varying(results, results.h_ind.setting)), "h*_ind", "ind"),
             Card("best for the ensemble", in_words(varying(results, results.h_ens.setting)), "h*_ens", "ens"),
             Card(f"optimality gap, {unit_of(objective)}", signed(objective, gap.mean), interval),
         ),
-        tables=(),
-        figures=extras.figures,
+        tables=[tables[0], tables[1], hyperparameter_table(results, shares), *tables[2:]],
+        figures=[*tune_figures(results, axes, shares), *drawn_tests(results), *extras.figures],
         appendix=extras.tables,
         advice=extras.advice,
-        facts=facts(results.study, (*names, "holdout", "search", "seed")),
+        facts=[*facts(results.study, (*names, "holdout", "search", "seed")), *_computed(results)],
         command=str(results.study["command"]),
         summary=_summary(results) | extras.summary,
+        files={"trials.csv": trials_table(results).csv()},
     )
+
+
+def _computed(results: StudyResults) -> list[tuple[str, str]]:
+    """How the members of somebody's own network were computed."""
+    if "way" not in results.study:
+        return []
+    return [("members computed by", f"{results.study['way']} ({results.study['why']})")]
 
 
 def varying(results: StudyResults, setting: Setting) -> Setting:
     """What of a setting is not the same in all that were tried."""
-
-    def same(name: str) -> bool:
-        return all(trial.setting.get(name) == setting[name] for trial in results.trials)
-
-    return {name: value for name, value in setting.items() if not same(name)} or setting
+    return {name: setting[name] for name in results.hyperparameters if name in setting}
 
 
 def headline(results: StudyResults) -> str:
@@ -62,19 +74,6 @@ def headline(results: StudyResults) -> str:
         f"{chosen_by(results)}, of {len(results.trials)} settings tried. {cost_of_the_wrong_one(results)} "
         f"{stability(results)}"
     )
-
-
-def _unusable(results: StudyResults) -> list[str]:
-    """Which settings could not be selected, and why."""
-    whys = {
-        "diverged": "Diverged",
-        "failed": "Failed (out of memory, or their workers died; --resume tries them again)",
-    }
-    return [
-        f"{why}, and so never selected: {'; '.join(in_words(t.setting) for t in results.trials if t.status == status)}."
-        for status, why in whys.items()
-        if any(t.status == status for t in results.trials)
-    ]
 
 
 def _summary(results: StudyResults) -> dict[str, Any]:

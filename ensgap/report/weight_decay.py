@@ -140,14 +140,7 @@ def _notes(results: StudyResults) -> list[str]:
             f"Failed (out of memory, or their workers died), and so never selected: weight decay {', '.join(failed)}; "
             "--resume tries them again."
         )
-    lost = [name for name, tested in results.test.items() if not tested.usable]
-    if lost:
-        notes.append(
-            "Some retrained ensembles diverged or failed; the gap is over the replicates that both optima have."
-        )
-    asked = int(str(results.config["test_replicates"]))
-    if results.pairs < asked and not lost:
-        notes.append(f"Unfinished: {results.pairs} of {asked} test replicates are there; continue with --resume.")
+    notes += test_notes(results)
     edge = max(trial.weight_decay for trial in results.trials)  # the other edge, 0, is the end of the road
     for name, chosen in (("average member", results.h_ind), ("ensemble", results.h_ens)):
         if chosen.weight_decay == edge:
@@ -156,3 +149,13 @@ def _notes(results: StudyResults) -> list[str]:
                 "look further with a wider --grid."
             )
     return notes
+
+
+def test_notes(results: StudyResults) -> list[str]:
+    """What a reader must know of the test."""
+    if not all(tested.usable for tested in results.test.values()):
+        return ["Some retrained ensembles diverged or failed; the gap is over the replicates that both optima have."]
+    asked = int(str(results.config["test_replicates"]))
+    if results.pairs < asked:
+        return [f"Unfinished: {results.pairs} of {asked} test replicates are there; continue with --resume."]
+    return []

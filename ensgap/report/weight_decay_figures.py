@@ -9,6 +9,7 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
 from ensgap.gap import Array, Estimate
+from ensgap.hyperparameters import short
 from ensgap.report.report import NamedFigure
 from ensgap.report.style import ENS, IND, STYLE, canvas, number
 from ensgap.report.words import METRIC_WORDS
@@ -22,23 +23,23 @@ def draw_figures(results: StudyResults) -> list[NamedFigure]:
     with matplotlib.rc_context(STYLE):
         return [
             _sweep(results, results.objective),
-            NamedFigure(
-                "gap",
-                "The optimality gap on test data: a dot per replicate, the mean and its 95% interval.",
-                _gap(results),
-            ),
-            NamedFigure(
-                "size",
-                f"Test {METRIC_WORDS[results.objective].name} (± SEM) against the size of the ensemble, "
-                "retrained at both optima: the lower line is the "
-                "better choice for an ensemble of that size.",
-                _size(results),
-            ),
+            *drawn_tests(results),
             *(_sweep(results, metric) for metric in results.metrics if metric != results.objective),
             NamedFigure(
                 "diversity", "What members disagree about, on validation data. " + SEM_NOTE, _diversity(results)
             ),
         ]
+
+
+def drawn_tests(results: StudyResults) -> list[NamedFigure]:
+    """What test data says, whatever was searched."""
+    gap = "The optimality gap on test data: a dot per replicate, the mean and its 95% interval."
+    size = (
+        f"Test {METRIC_WORDS[results.objective].name} (± SEM) against the size of the ensemble, retrained at both "
+        "optima: the lower line is the better choice for an ensemble of that size."
+    )
+    with matplotlib.rc_context(STYLE):
+        return [NamedFigure("gap", gap, _gap(results)), NamedFigure("size", size, _size(results))]
 
 
 SEM_NOTE = "Bands: ± SEM over replicates, after taking out what a replicate's split does to all settings alike."
@@ -190,7 +191,8 @@ def _size(results: StudyResults) -> Figure:
         tested = results.test[name]
         curve = words.scale * tested.curves[results.objective]
         mean, sem = curve.mean(-1), np.array([Estimate.of(row).sem for row in curve])
-        label = rf"trained at $h^*_\mathrm{{{name}}}$ = {number(tested.weight_decay)}"
+        values = [short(value) for value in tested.setting.values()]
+        label = rf"trained at $h^*_\mathrm{{{name}}}$" + (f" = {values[0]}" if len(values) == 1 else "")
         axes.errorbar(
             range(1, len(mean) + 1),
             mean,

@@ -1,12 +1,12 @@
-"""The tables of a weight-decay study."""
+"""The tables of a study that looks for both optima, whatever it searches."""
 
 import math
 
 import numpy as np
 
 from ensgap.gap import Estimate, not_worse_than_best
+from ensgap.hyperparameters import Setting, short
 from ensgap.losses import Loss, objective_names
-from ensgap.report.style import number
 from ensgap.report.tables import Cell, Column, Table
 from ensgap.report.words import METRIC_WORDS, metric_column
 from ensgap.results.optima import StudyResults
@@ -35,14 +35,26 @@ def report_tables(results: StudyResults) -> list[Table]:
     return [_test(results), _gap(results), _validation(results), _sizes(results), _cost(results)]
 
 
+def setting_columns(results: StudyResults) -> tuple[Column, ...]:
+    """A column for each hyperparameter that differs between settings."""
+    return tuple(Column(name, name.replace("_", " ").capitalize()) for name in results.hyperparameters)
+
+
+def setting_cells(results: StudyResults, setting: Setting) -> tuple[str, ...]:
+    """What stands in these columns; a setting may lack what depends on other values."""
+    return tuple(short(setting[name]) if name in setting else "–" for name in results.hyperparameters)
+
+
 def trials_table(results: StudyResults) -> Table:
     """Every setting the search tried with all its validation figures, for trials.csv."""
     figures = _figures(results)
-    names = ("weight_decay", "status", "replicates", *figures)
+    names = (*results.hyperparameters, "status", "replicates", *figures)
     rows: list[tuple[Cell, ...]] = []
     for trial in results.trials:
         known = [Estimate.of(trial.figures[name]) if name in trial.figures else "" for name in figures]
-        rows.append((trial.weight_decay, trial.status, str(len(trial.replicates)), *known))
+        values = [trial.setting.get(name, "") for name in results.hyperparameters]
+        raw = [value if isinstance(value, float) else str(value) for value in values]
+        rows.append((*raw, trial.status, str(len(trial.replicates)), *known))
     return Table("trials", "Settings tried", tuple(Column(name, name) for name in names), tuple(rows))
 
 
@@ -57,8 +69,8 @@ def _test(results: StudyResults) -> Table:
         first = len(rows)
         estimates = {c.key: [results.test[side].estimate(f"{level}_{c.key}") for side in sides] for c in columns}
         for i, (side, title) in enumerate(sides.items()):
-            wd = number(results.test[side].weight_decay)
-            rows.append((level_title, title, wd, *(estimates[c.key][i] for c in columns)))
+            setting = setting_cells(results, results.test[side].setting)
+            rows.append((level_title, title, *setting, *(estimates[c.key][i] for c in columns)))
         bold |= {
             (first + i, key)
             for key, values in estimates.items()
@@ -68,7 +80,7 @@ def _test(results: StudyResults) -> Table:
     first_columns = (
         Column("level", "Figures of"),
         Column("selected_by", "Setting best for"),
-        Column("weight_decay", "Weight decay"),
+        *setting_columns(results),
     )
     counts = sorted({len(results.test[side].replicates) for side in sides})
     caption = (
@@ -115,10 +127,10 @@ def _validation(results: StudyResults) -> Table:
     selection = results.selection
     for i, trial in enumerate(results.trials):
         figures: list[Cell] = [trial.estimate(name) for name in names] if trial.usable else [trial.status] * len(names)
-        rows.append((number(trial.weight_decay), *figures, selection.ind.votes[i], selection.ens.votes[i]))
+        rows.append((*setting_cells(results, trial.setting), *figures, selection.ind.votes[i], selection.ens.votes[i]))
     bold = {(selection.ind.trial, ind), (selection.ens.trial, ens)}
     columns = (
-        Column("weight_decay", "Weight decay"),
+        *setting_columns(results),
         Column(ind, f"Average-member {words.title}", words.digits, words.scale),
         Column(ens, f"Ensemble {words.title}", words.digits, words.scale),
         Column(ambiguity, "Ambiguity" if objective in ("nll", "brier") else "Ambiguity of NLL"),
@@ -141,8 +153,9 @@ def _sizes(results: StudyResults) -> Table:
     for size, best in enumerate(means.argmin(0), start=1):
         curves = usable[best].curves
         cells = [Estimate.of(curves[c.key][size - 1]) for c in metric_columns(results)]
-        rows.append((str(size), number(usable[best].weight_decay), *cells))
-    columns = (Column("size", "Ensemble size"), Column("weight_decay", "Best weight decay"), *metric_columns(results))
+        rows.append((str(size), *setting_cells(results, usable[best].setting), *cells))
+    best_of = (Column(c.key, f"Best {c.title.lower()}") for c in setting_columns(results))
+    columns = (Column("size", "Ensemble size"), *best_of, *metric_columns(results))
     caption = (
         f"The best setting for every ensemble size, by validation {METRIC_WORDS[results.objective].name}, averaged "
         "over sub-ensembles of the members."

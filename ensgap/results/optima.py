@@ -90,6 +90,13 @@ class StudyResults:
         }
 
     @property
+    def hyperparameters(self) -> tuple[str, ...]:
+        """Those that were tried with different values, or all if none was."""
+        names = dict.fromkeys(name for trial in self.trials for name in trial.setting)
+        differ = [n for n in names if len({repr(trial.setting.get(n)) for trial in self.trials}) > 1]
+        return tuple(differ or names)
+
+    @property
     def h_ind(self) -> SettingFigures:
         """The best setting for the average member."""
         return self.trials[self.selection.ind.trial]

@@ -3,7 +3,8 @@
 from itertools import groupby
 from typing import Any
 
-from ensgap.plans.design import BatchEnsembleConfig, DesignPlan, EarlyStoppingConfig, TemperatureConfig
+from ensgap.plans.design import DesignPlan
+from ensgap.plans.design_config import BatchEnsembleConfig, EarlyStoppingConfig, TemperatureConfig
 from ensgap.points import Points
 from ensgap.report.report import Report
 from ensgap.search.study import chosen_task, only_asked, run_study

@@ -12,6 +12,7 @@ from torch import Tensor
 from ensgap import metrics
 from ensgap.folder import Status, StudyFolder, TrialRecord, warn_of_checkpoint
 from ensgap.holdout import replicate_holdouts
+from ensgap.hyperparameters import member_vectors
 from ensgap.losses import hopeless
 from ensgap.points import Points
 from ensgap.predictions import Predictions
@@ -72,9 +73,8 @@ class TrialRun:
         spec, stack = self.spec, len(self.spec.replicates) * self.spec.members
         optimizer = OptimizerConfig(
             spec.training.optimizer,
-            lr=[spec.training.lr] * stack,
-            weight_decay=[float(spec.setting.get("weight_decay", 0.0))] * stack,
             momentum=spec.training.momentum,
+            **member_vectors(spec.train, spec.setting, stack),
         )
         if spec.fast_weights is not None:
             who = (spec.seed, spec.replicates, spec.members, spec.fast_weights)

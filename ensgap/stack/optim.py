@@ -27,6 +27,7 @@ class OptimizerConfig:
     lr: Sequence[float]  # [members]
     weight_decay: Sequence[float]  # [members]
     momentum: float = 0.9
+    label_smoothing: Sequence[float] | None = None  # [members]
 
 
 @dataclass

@@ -70,6 +70,15 @@ def nll_and_gradient(logits: Tensor, labels: Tensor, dim: int = 2) -> tuple[Tens
     return nll, gradient.to(logits.dtype)
 
 
+@torch.no_grad()
+def smooth(gradient: Tensor, labels: Tensor, amounts: Tensor) -> None:
+    """Make the gradient [members, batch, classes] that of smoothed labels: an amount [members, 1, 1] of each is spread
+    evenly over all classes. The NLL that is reported stays that of the labels themselves.
+    """
+    own = labels.unsqueeze(-1)
+    gradient.scatter_add_(-1, own, amounts.to(gradient.dtype).expand_as(own)).sub_(amounts / gradient.shape[-1])
+
+
 class BatchedStack:
     """One network whose parameters and buffers have a leading member axis."""
 
@@ -91,6 +100,9 @@ class BatchedStack:
         self.noise = noise
         # mixed precision is autocast's, which a network's own gradients do not go through
         self.written_out: Gradients | None = getattr(network, "gradients", None) if precision == "float32" else None
+        self.smoothing = _smoothing(optimizer, device)
+        if self.smoothing is not None:
+            self.written_out = None
 
     def step(self, inputs: Any, labels: Tensor, batch_size: int) -> Tensor:
         """One batched forward and backward pass, one fused optimizer step."""
@@ -102,6 +114,8 @@ class BatchedStack:
         with self.autocast(), self.noise.batched() if self.noise else nullcontext():
             logits = self.network(inputs)
         nll, gradient = nll_and_gradient(logits, labels)
+        if self.smoothing is not None:
+            smooth(gradient, labels, self.smoothing)
         self.optimizer.step(logits, gradient.div_(batch_size))
         return nll
 
@@ -155,6 +169,7 @@ class LoopStack:
         ]
         self.autocast = _autocast(device, precision)
         self.noise = noise
+        self.smoothing = _smoothing(optimizer, device)
 
     def step(self, inputs: Any, labels: Tensor, batch_size: int) -> Tensor:
         """Forward, backward and optimizer step of one member after the other."""
@@ -165,6 +180,8 @@ class LoopStack:
                 with self.autocast():
                     logits = call_member(network, inputs[m])
                 nll, gradient = nll_and_gradient(logits.unsqueeze(0), labels[m : m + 1])
+                if self.smoothing is not None:
+                    smooth(gradient, labels[m : m + 1], self.smoothing[m : m + 1])
                 optimizer.step(logits, gradient[0].div_(batch_size))
             found.append(nll)
         return torch.cat(found)
@@ -202,6 +219,12 @@ class LoopStack:
             optimizer.load_state_dict(saved)
         if self.noise:
             self.noise.load_state_dict(state["noise"])
+
+
+def _smoothing(optimizer: OptimizerConfig, device: torch.device) -> Tensor | None:  # -> [members, 1, 1]
+    if optimizer.label_smoothing is None or not any(optimizer.label_smoothing):
+        return None
+    return torch.tensor(list(optimizer.label_smoothing), device=device).view(-1, 1, 1)
 
 
 def call_member(network: nn.Module, inputs: Any) -> Tensor:

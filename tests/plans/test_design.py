@@ -8,7 +8,7 @@ import pytest
 
 from ensgap.errors import UserError
 from ensgap.holdout import Holdout
-from ensgap.plans.design import BatchEnsembleConfig, EarlyStoppingConfig, TemperatureConfig
+from ensgap.plans.design_config import BatchEnsembleConfig, EarlyStoppingConfig, TemperatureConfig
 from ensgap.plans.plan import check_continues
 from ensgap.tasks import get_task
 

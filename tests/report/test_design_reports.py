@@ -15,7 +15,8 @@ import torch
 from ensgap import calibrate, metrics
 from ensgap.folder import StudyFolder, TrialRecord
 from ensgap.holdout import Holdout
-from ensgap.plans.design import BatchEnsembleConfig, DesignPlan, EarlyStoppingConfig, TemperatureConfig
+from ensgap.plans.design import DesignPlan
+from ensgap.plans.design_config import BatchEnsembleConfig, EarlyStoppingConfig, TemperatureConfig
 from ensgap.predictions import Predictions
 from ensgap.report import write_report
 from ensgap.results.batch_ensemble import read_batch_ensemble

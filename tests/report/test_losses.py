@@ -15,7 +15,7 @@ from ensgap.greedy import halves
 from ensgap.plans.weight_decay import WeightDecayConfig
 from ensgap.predictions import Predictions
 from ensgap.report import write_report
-from ensgap.report.advice import advise, replicates_for_firm_choice, replicates_to_decide
+from ensgap.report.advice import advise, mean_regret, replicates_for_firm_choice, replicates_to_decide
 from ensgap.results.greedy import read_greedy
 from ensgap.results.optima import SettingFigures, StudyResults, read_results
 from ensgap.search.run import TrialRun
@@ -135,7 +135,7 @@ def figures(setting: float, level: float, replicates: int, wobble: float = 0.0) 
 def results_of(gap: Estimate, share: float, wobble: float, pairs: int = 10) -> StudyResults:
     trials = (figures(0.1, 1.0, 5), figures(0.2, 1.02, 5, wobble))
     test = {"ind": figures(0.2, 1.0, pairs), "ens": figures(0.1, 1.0, pairs)}
-    selection = Selection(Choice(1, share, ()), Choice(0, share, ()), share)
+    selection = Selection(Choice(1, share, (1 - share, share)), Choice(0, share, (share, 1 - share)), share)
     return StudyResults({"seconds": 1.0}, {"members": 4, "objective": "nll"}, trials, selection, test, {"nll": gap})
 
 
@@ -167,7 +167,7 @@ def test_how_many_validation_replicates_would_make_a_choice_firm() -> None:
             0.99,
             ["set weight decay 0.1; weight decay 0.2 only", "40 test replicates"],
         ),
-        (Estimate(0.01, 0.01, -0.01, 0.03), 0.7, ["could not be told apart", "would tell it from 0", "not firm (70%"]),
+        (Estimate(0.01, 0.01, -0.01, 0.03), 0.7, ["could not be told apart", "would tell it from 0", "not firm: 70%"]),
         (Estimate(-0.02, 0.002, -0.025, -0.015), 0.99, ["Set weight decay 0.2 even for an ensemble"]),
         (Estimate(0.01, np.nan, np.nan, np.nan), np.nan, ["more than one replicate", "--replicates 5"]),
     ],
@@ -177,3 +177,14 @@ def test_advice_in_words(gap: Estimate, share: float, words: list[str]) -> None:
     for word in words:
         assert word in text, text
     assert "nan" not in text
+
+
+def test_advice_for_python_names_arguments() -> None:
+    results = results_of(Estimate(0.01, 0.01, -0.01, 0.03), 0.7, 0.05)
+    text = " ".join(advise(replace(results, config={**results.config, "study": "tune"}), None).sentences)
+    assert "resume=True, test_replicates=" in text and "--" not in text
+
+
+def test_the_regret_of_a_choice_that_is_not_firm() -> None:
+    results = results_of(Estimate(0.01, 0.01, -0.01, 0.03), 0.7, 0.0)
+    assert mean_regret(results) == pytest.approx(0.3 * 0.02)
