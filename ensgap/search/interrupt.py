@@ -6,6 +6,7 @@ turned into Tune's own request to stop, and the interrupt is raised when Tune ha
 
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -15,7 +16,12 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 @contextmanager
 def orderly_interrupts() -> Iterator[None]:
-    """Within this, the first signal asks Tune to stop; the second stops everything."""
+    """Within this, the first signal asks Tune to stop; the second stops everything. In a thread beside the main one,
+    which gets no signals, nothing changes.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
     received = False
 
     def stop(_number: int, _frame: FrameType | None) -> None:

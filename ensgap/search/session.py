@@ -93,6 +93,11 @@ class LocalRay:
         """Start Ray, if it is not running yet, and say where its dashboard is."""
         if self.started:
             return
+        if ray.is_initialized():  # in a notebook, by its owner
+            raise UserError(
+                "Ray is already running in this process; call ray.shutdown() first, or name its address with --cluster "
+                "from a process of its own."
+            )
         logging.getLogger("ray").setLevel(logging.ERROR)
         context = ray.init(
             address="local",

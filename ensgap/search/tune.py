@@ -85,6 +85,8 @@ def _space(plan: TunePlan) -> Callable[[optuna.Trial], dict[str, Any]]:
     def asked(trial: optuna.Trial) -> dict[str, Any]:
         setting = spaces.asked_of(plan.space, trial)
         check_values(setting)
+        if plan.task.loss == "regression" and "label_smoothing" in setting:
+            raise UserError("label_smoothing is for classes, and this task is a regression; leave it out of the space.")
         plan.task.at(setting)
         return setting
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import inspect
+import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -150,6 +151,7 @@ def _materialized(dataset: Any, which: str) -> tuple[Tensor, np.ndarray]:
         raise UserError(
             f"The {which} data must be a map-style Dataset, one with a length and items, however: {dataset!r}."
         )
+    _check_memory(dataset, which)
     rows: list[Tensor] = []
     labels = []
     for i in range(len(dataset)):
@@ -175,6 +177,19 @@ def _materialized(dataset: Any, which: str) -> tuple[Tensor, np.ndarray]:
     if not rows:
         raise UserError(f"The {which} data is empty.")
     return torch.stack(rows), np.array(labels)
+
+
+def _check_memory(dataset: Any, which: str) -> None:
+    """Refuse data that would fill this machine's memory, as far as its first item tells."""
+    first = dataset[0][0] if len(dataset) and isinstance(dataset[0], tuple | list) else None
+    if not isinstance(first, Tensor | np.ndarray) or not hasattr(os, "sysconf"):
+        return
+    needed, memory = len(dataset) * first.nbytes, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > memory / 2:
+        raise UserError(
+            f"The {which} data takes {needed / 2**30:.1f} GiB in memory, more than half of what this machine has "
+            f"({memory / 2**30:.1f} GiB); give a torch.utils.data.Subset of it, or smaller inputs."
+        )
 
 
 def _is_regression(labels: np.ndarray, loss: Any) -> bool:

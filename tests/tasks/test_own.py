@@ -141,6 +141,18 @@ def test_items_that_cannot_be_stacked_are_refused(item: Callable[[int], Any], wo
     assert words in str(error.value)
 
 
+def test_data_that_would_fill_the_memory_is_refused() -> None:
+    huge = Pairs(lambda i: (X[i % 60], Y[i % 60]), length=10**12)
+    with pytest.raises(UserError, match=r"takes 37252\.9 GiB in memory, more than half"):
+        ensgap.Task.from_datasets("mine", huge, huge, network=network)
+
+
+def test_numbers_make_a_regression() -> None:
+    made = task(y=X[:, 0] ** 2, network=lambda: nn.Linear(5, 2))
+    assert (made.loss, made.classes) == ("regression", 2)
+    assert points(made)[0].labels.dtype == torch.float32
+
+
 def test_a_name_that_is_no_name() -> None:
     with pytest.raises(UserError, match="folders are named by it"):
         ensgap.Task.from_arrays("my/task", X, Y, network=network)
