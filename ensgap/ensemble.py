@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from ensgap import __version__, calibrate
 from ensgap.errors import UserError
+from ensgap.gaussian import TargetScale
 from ensgap.hyperparameters import Setting, in_words, network_arguments
 from ensgap.metrics import ensemble_log_probs
 from ensgap.predictions import Predictions
@@ -23,54 +24,74 @@ BATCH = 1024
 
 @dataclass(frozen=True)
 class Uncertainty:
-    """In nats, one value per point: total = aleatoric + epistemic."""
+    """One value per point, total = aleatoric + epistemic: entropies in nats, or, of a regression, variances."""
 
     total: Any
-    """Entropy of the averaged probabilities."""
+    """Entropy of the averaged probabilities; variance of the mixture."""
     aleatoric: Any
-    """The members' average entropy: what they agree is uncertain."""
+    """The members' average entropy or variance: what they agree is uncertain."""
     epistemic: Any
-    """The difference, the mutual information of prediction and member: what they disagree about."""
+    """The difference, what they disagree about: the mutual information of prediction and member; the variance of the
+    members' means.
+    """
 
 
 @dataclass(frozen=True)
 class Ensemble:
-    """Trained members whose probabilities are averaged."""
+    """Trained members whose probabilities are averaged, or, of a regression, whose Gaussians make a mixture."""
 
     members: Sequence[nn.Module]
-    classes: tuple[Any, ...]  # the labels, in the order of the probabilities
+    classes: tuple[Any, ...]  # the labels, in the order of the probabilities; none of a regression
     setting: Setting
     scaling: calibrate.Scaling
-    temperature: float
+    temperature: float  # of a regression: what multiplies the members' standard deviations
     input_shape: tuple[int, ...]
     input_dtype: torch.dtype
     about: dict[str, Any]  # task, how it was chosen, the gap, versions: kept in the file
+    target: tuple[float, float] | None = None  # of a regression: mean and standard deviation of the training targets
 
     def __repr__(self) -> str:
+        kind, scale = (f"{len(self.classes)} classes", "temperature") if self.classes else ("a regression", "scale")
         return (
-            f"Ensemble of {len(self.members)} members, {len(self.classes)} classes, {in_words(self.setting)}, "
-            f"temperature {self.temperature:.3g} ({self.scaling})"
+            f"Ensemble of {len(self.members)} members, {kind}, {in_words(self.setting)}, {scale} "
+            f"{self.temperature:.3g} ({self.scaling})"
         )
 
     def predict_proba(self, x: Any) -> Any:
         """The averaged probabilities [points, classes]: an array for an array, a tensor for a tensor."""
+        if self.target is not None:
+            raise UserError("A regression has no classes; predict gives its mean, and uncertainty its variance.")
         return _like(x, self._log_probs(x)[1].exp())
 
     def predict(self, x: Any) -> np.ndarray:
-        """The most likely label of every point."""
+        """The most likely label of every point; of a regression the mean."""
+        if self.target is not None:
+            means: np.ndarray = self._gaussians(x)[0].mean(0).numpy()
+            return means
         labels: np.ndarray = np.array(self.classes)[self._log_probs(x)[1].argmax(-1).numpy()]
         return labels
 
     def uncertainty(self, x: Any) -> Uncertainty:
         """How uncertain, and why; a pooled temperature belongs to no member, and is left out of it."""
+        if self.target is not None:
+            mean, variance = self._gaussians(x)
+            aleatoric, epistemic = variance.mean(0), mean.var(0, correction=0)
+            return Uncertainty(*(_like(x, part) for part in (aleatoric + epistemic, aleatoric, epistemic)))
         members, ensemble = self._log_probs(x)
         if self.scaling == "pooled":
             ensemble = ensemble_log_probs(members.unsqueeze(0))[0]
         total, aleatoric = _entropy(ensemble), _entropy(members).mean(0)
         return Uncertainty(*(_like(x, part) for part in (total, aleatoric, total - aleatoric)))
 
+    def _gaussians(self, x: Any) -> tuple[Tensor, Tensor]:  # -> [members, points] each
+        """Mean and variance, in the user's units."""
+        assert self.target is not None
+        scale = TargetScale(*(torch.tensor([[value]], dtype=torch.float64) for value in self.target))
+        mean, variance = scale.in_users_units(self._outputs(x).double()).unbind(-1)
+        return mean, variance * self.temperature**2
+
     @torch.no_grad()
-    def _log_probs(self, x: Any) -> tuple[Tensor, Tensor]:  # -> [members, points, classes], [points, classes]
+    def _outputs(self, x: Any) -> Tensor:  # -> [members, points, outputs]
         inputs = inputs_of(x).to(self.input_dtype)
         if tuple(inputs.shape[1:]) != self.input_shape:
             raise UserError(
@@ -81,8 +102,11 @@ class Ensemble:
             torch.stack([member.eval()(piece.to(device)).cpu() for member in self.members])
             for piece in inputs.split(BATCH)
         ]
-        logits = torch.cat(pieces, dim=1).unsqueeze(0)  # [1, members, points, classes]
-        nothing = torch.zeros(1, len(inputs), dtype=torch.int64)
+        return torch.cat(pieces, dim=1)
+
+    def _log_probs(self, x: Any) -> tuple[Tensor, Tensor]:  # -> [members, points, classes], [points, classes]
+        logits = self._outputs(x).unsqueeze(0)  # [1, members, points, classes]
+        nothing = torch.zeros(1, logits.shape[2], dtype=torch.int64)
         seen = Predictions(logits, nothing, torch.ones(logits.shape[:3], dtype=torch.bool), nothing)
         count = 1 if self.scaling == "pooled" else len(self.members)
         values = torch.full((1, count), self.temperature, dtype=torch.float64)
@@ -110,6 +134,7 @@ class Ensemble:
             "input_shape": list(self.input_shape),
             "input_dtype": str(self.input_dtype).removeprefix("torch."),
             "about": self.about,
+            "target": self.target,
         }
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         save_file(tensors, str(path), metadata={"ensgap": json.dumps(described)})
@@ -157,6 +182,7 @@ def load(path: str | Path, network: Callable[..., nn.Module]) -> Ensemble:
         input_shape=tuple(described["input_shape"]),
         input_dtype=getattr(torch, described["input_dtype"]),
         about=described["about"],
+        target=tuple(described["target"]) if described["target"] else None,
     )
 
 

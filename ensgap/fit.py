@@ -12,7 +12,9 @@ from ensgap.errors import UserError
 from ensgap.folder import StudyFolder
 from ensgap.hyperparameters import in_words
 from ensgap.points import TensorPoints
+from ensgap.predictions import Predictions
 from ensgap.results.optima import StudyResults, search_predictions
+from ensgap.scale import fit_scale
 from ensgap.search.run import TrialRun
 from ensgap.spec import FIRST_FINAL_REPLICATE, TrialSpec
 from ensgap.tasks import Task, TaskData
@@ -38,16 +40,14 @@ def fit(
         raise UserError(f"calibrate is one of {', '.join(CALIBRATIONS)}, or None, however: {how!r}.")
     setting = (results.h_ens if which == "ens" else results.h_ind).setting
     points = _points(task, task.load(None), data)
-    temperature, held_out = 1.0, search_predictions(folder, setting)
-    if how is not None:  # members to come are not those of the search, so that they share one temperature
-        fitted = calibrate.fit(held_out, how, prior=calibrate.PRIOR)
-        temperature = float(fitted.values.log().mean().exp())
+    held_out = search_predictions(folder, setting)
+    members, target = _train(TrialSpec.of(held_out.identity), folder, task, points)
     return Ensemble(
-        members=_train(TrialSpec.of(held_out.identity), folder, task, points),
-        classes=task.class_names if isinstance(task, OwnTask) else tuple(range(task.classes)),
+        members=members,
+        classes=_classes(task),
         setting=setting,
         scaling=how or "none",
-        temperature=temperature,
+        temperature=_temperature(held_out, how),
         input_shape=tuple(points.inputs.shape[1:]),
         input_dtype=points.inputs.dtype,
         about={
@@ -59,22 +59,44 @@ def fit(
             "gap_nll": results.gap["nll"].mean,
             "versions": results.study["versions"],
         },
+        target=target,
     )
+
+
+def _classes(task: Task) -> tuple[object, ...]:
+    if task.loss == "regression":
+        return ()
+    return task.class_names if isinstance(task, OwnTask) else tuple(range(task.classes))
+
+
+def _temperature(held_out: Predictions, how: Calibration | None) -> float:
+    """One for all members, for those to come are not those of the search; of a regression a scale."""
+    if how is None:
+        return 1.0
+    if held_out.labels.is_floating_point():
+        if how != "joint":
+            raise UserError(
+                f"A regression is calibrated by one joint scale; give calibrate='joint' or None, not {how!r}."
+            )
+        return float(fit_scale(held_out).log().mean().exp())
+    return float(calibrate.fit(held_out, how, prior=calibrate.PRIOR).values.log().mean().exp())
 
 
 def _points(task: Task, data: TaskData, which: str) -> TensorPoints:
     pool, test = data.pool, data.test
     if task.prepare is not no_preparation or not isinstance(pool, TensorPoints) or not isinstance(test, TensorPoints):
         raise UserError(f"fit is for tasks of your own and for digits; {task.name} prepares its inputs in its own way.")
-    if pool.labels.is_floating_point():
-        raise UserError("fit is for classes so far, and this task is a regression.")
     if which == "pool":
         return pool
     return TensorPoints(torch.cat([pool.inputs, test.inputs]), torch.cat([pool.labels, test.labels]))
 
 
-def _train(searched: TrialSpec, folder: StudyFolder, task: Task, points: TensorPoints) -> list[nn.Module]:
-    """Members as in the search, on all of these points, from seeds that neither search nor test has used."""
+def _train(
+    searched: TrialSpec, folder: StudyFolder, task: Task, points: TensorPoints
+) -> tuple[list[nn.Module], tuple[float, float] | None]:
+    """Members as in the search, on all of these points, from seeds that neither search nor test has used; and, of a
+    regression, what its targets were standardised with.
+    """
     spec = replace(searched, phase="test", holdout=None, replicates=(FIRST_FINAL_REPLICATE,))
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     run = TrialRun(spec, task, points, None, folder, device)
@@ -88,4 +110,6 @@ def _train(searched: TrialSpec, folder: StudyFolder, task: Task, points: TensorP
         network.load_state_dict(
             run.training.stack.member_state(m), strict=False
         )  # batch norms' counters may be missing
-    return [network.to(device).eval().requires_grad_(False) for network in networks]
+    scale = run.training.scale
+    target = None if scale is None else (float(scale.mean[0]), float(scale.std[0]))
+    return [network.to(device).eval().requires_grad_(False) for network in networks], target

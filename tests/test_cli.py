@@ -23,6 +23,13 @@ def test_flags_become_a_configuration() -> None:
     assert parse(WeightDecayConfig, []) == WeightDecayConfig()
 
 
+@pytest.mark.parametrize(
+    ("line", "address"), [("", None), ("--cluster", "auto"), ("--cluster --smoke", "auto"), ("--cluster h:1", "h:1")]
+)
+def test_a_flag_whose_value_may_be_left_out(line: str, address: str | None) -> None:
+    assert parse(WeightDecayConfig, line.split()).cluster == address
+
+
 @pytest.mark.parametrize("line", ["--epochs x", "--epoch 3", "--search bayes", "--grid", "--members 1.5", "stray"])
 def test_a_bad_flag_is_one_line_and_status_2(line: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stopped:

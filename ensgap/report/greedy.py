@@ -13,6 +13,7 @@ from ensgap.hyperparameters import in_words
 from ensgap.report.report import NamedFigure, json_estimate
 from ensgap.report.style import ENS, IND, STYLE
 from ensgap.report.tables import Cell, Column, Table
+from ensgap.report.weight_decay_figures import within_replicate_sem
 from ensgap.results.greedy import GreedyResults
 
 TITLES = {
@@ -21,6 +22,7 @@ TITLES = {
     "greedy": "greedy, across settings",
 }
 GREEDY = "#009E73"
+AGAINST = "NLL against the best setting for the ensemble, paired"
 SHOWN = 12
 """Settings in the figure and the table, those with the most members."""
 HONEST = (
@@ -34,14 +36,16 @@ def greedy_tables(greedy: GreedyResults, columns: Sequence[Column]) -> list[Tabl
     estimates = {c.key: [Estimate.of(v[f"ensemble_{c.key}"]) for v in greedy.figures.values()] for c in columns}
     rows: list[tuple[Cell, ...]] = []
     for i, way in enumerate(greedy.figures):
-        disagreement = Estimate.of(greedy.figures[way]["ambiguity"])
-        rows.append((TITLES[way], *(estimates[c.key][i] for c in columns), disagreement))
+        figures = greedy.figures[way]
+        paired: Cell = Estimate.of(figures["ensemble_nll"] - greedy.figures["ens"]["ensemble_nll"])
+        own = (Estimate.of(figures["ambiguity"]), "–" if way == "ens" else paired)
+        rows.append((TITLES[way], *(estimates[c.key][i] for c in columns), *own))
     bold = {(i, key) for key, found in estimates.items() for i, best in enumerate(not_worse_than_best(found)) if best}
     comparison = Table(
         "greedy",
         f"Ensembles of {greedy.size} from what the search trained, mean ± SEM over {len(greedy.replicates)} "
         f"replicates. Greedy: members of any setting, each time the one that helps most. {HONEST}",
-        (Column("ensemble", "Ensemble"), *columns, Column("ambiguity", "Ambiguity")),
+        (Column("ensemble", "Ensemble"), *columns, Column("ambiguity", "Ambiguity"), Column("nll_difference", AGAINST)),
         tuple(rows),
         frozenset(bold),
     )
@@ -64,7 +68,8 @@ def greedy_figure(greedy: GreedyResults) -> NamedFigure:
         _origins(right, greedy)
     return NamedFigure(
         "greedy",
-        f"Greedy selection across settings. Left: validation NLL (± SEM) against the size of the ensemble. {HONEST} "
+        f"Greedy selection across settings. Left: validation NLL against the size of the ensemble (± SEM, after "
+        f"taking out what a replicate's split does to all three alike). {HONEST} "
         "Right: where the members of the greedy ensembles come from.",
         figure,
     )
@@ -94,13 +99,13 @@ def _most(greedy: GreedyResults, count: int = SHOWN) -> list[int]:
 
 
 def _sizes(axes: Axes, greedy: GreedyResults) -> None:
-    for way, color, style in (("ind", IND, "--v"), ("ens", ENS, "-^"), ("greedy", GREEDY, "-.o")):
-        curve = greedy.curves[way]
-        sem = np.nan_to_num([Estimate.of(row).sem for row in curve])
-        sizes = range(1, len(curve) + 1)
-        axes.errorbar(
-            sizes, curve.mean(-1), yerr=sem, fmt=style, color=color, capsize=2, markersize=5, label=TITLES[way]
-        )
+    looks = {"ind": (IND, "--v"), "ens": (ENS, "-^"), "greedy": (GREEDY, "-.o")}
+    curves = np.stack([greedy.curves[way] for way in looks])  # [ways, sizes, replicates]
+    sem = np.stack([within_replicate_sem(curves[:, i]) for i in range(greedy.size)], axis=1)
+    for place, (way, (color, style)) in enumerate(looks.items()):
+        x = np.arange(1, greedy.size + 1) + 0.08 * (place - 1)  # side by side, not on top of each other
+        look: dict[str, Any] = {"color": color, "capsize": 2, "markersize": 5, "label": TITLES[way]}
+        axes.errorbar(x, curves[place].mean(-1), yerr=sem[place], fmt=style, **look)
     axes.set_xlabel("Ensemble size (members)")
     axes.set_ylabel("Validation NLL (nats)")
     axes.legend(fontsize=8)

@@ -40,13 +40,15 @@ class Runner:
 
     def run_grid(self, specs: Sequence[TrialSpec], test: Points | None = None) -> None:
         """Train the specs that the folder does not have yet; they differ in what a point has only."""
-        pending = [spec for spec in specs if self.folder.find(spec) is None]
+        self._train_grid([spec for spec in specs if self.folder.find(spec) is None], test)
+        self.require(specs)
+
+    def _train_grid(self, pending: Sequence[TrialSpec], test: Points | None = None) -> None:
         for attempt in range(2):
             if pending:
                 space = {"point": tune.grid_search([spec.to_point() for spec in pending])}
                 failures = self._fit(pending[0], len(pending), test, param_space=space, num_samples=1)
                 pending = self._record(failures, give_up=attempt == 1)
-        self.require(specs)
 
     def _record(self, failures: Sequence[Failure], give_up: bool) -> list[TrialSpec]:
         """Record trials that failed; those that Tune did not try again, because they died before they had begun, are
@@ -78,9 +80,7 @@ class Runner:
         """Train what a searcher suggests."""
         if samples > 0:
             failures = self._fit(base, samples, None, search_alg=searcher, num_samples=samples)
-            again = self._record(failures, give_up=False)
-            if again:
-                self.run_grid(again)
+            self._train_grid(self._record(failures, give_up=False))
 
     def _fit(
         self,

@@ -176,12 +176,13 @@ class LoopStack:
         self.networks.train()
         found = []
         for m, (network, optimizer) in enumerate(zip(self.networks, self.optimizers, strict=True)):
-            with self.autocast(), self.noise.of(m) if self.noise else nullcontext():
-                logits = call_member(network, inputs[m])
-            nll, gradient = nll_and_gradient(logits.unsqueeze(0), labels[m : m + 1])
-            if self.smoothing is not None:
-                smooth(gradient, labels[m : m + 1], self.smoothing[m : m + 1])
-            optimizer.step(logits, gradient[0].div_(batch_size))
+            with self.noise.of(m) if self.noise else nullcontext():  # its backward pass may do forward passes again
+                with self.autocast():
+                    logits = call_member(network, inputs[m])
+                nll, gradient = nll_and_gradient(logits.unsqueeze(0), labels[m : m + 1])
+                if self.smoothing is not None:
+                    smooth(gradient, labels[m : m + 1], self.smoothing[m : m + 1])
+                optimizer.step(logits, gradient[0].div_(batch_size))
             found.append(nll)
         return torch.cat(found)
 

@@ -85,7 +85,7 @@ def test_a_classifications_report_by_brier(made: Made) -> None:
     write_report(folder)
     text = (folder.report / "report.md").read_text()
     assert "(by validation Brier score)" in text and "Average-member Brier" in text
-    assert "| Ensemble | Error (%) | NLL | ECE | Brier | Ambiguity |" in text
+    assert "| Ensemble | Error (%) | NLL | ECE | Brier | Ambiguity | NLL against the best setting" in text
     assert list((folder.report / "figures").glob("greedy.*"))
 
 

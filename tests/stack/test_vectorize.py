@@ -4,12 +4,14 @@ import copy
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from ensgap.bench.zoo import CLASSES, ZOO, Case
 from ensgap.errors import UserError
@@ -303,6 +305,33 @@ def test_odd_networks_train_as_in_a_plain_loop(network: Callable[[], nn.Module],
     train_plainly(twins, steps, "sgd", network in (Noisy, Residual))
     for m, twin in enumerate(twins):
         close(made.stack.member_state(m), dict(twin.state_dict()))
+
+
+class Recomputes(Small):
+    """Drops out of a transposed tensor, and on request computes it again in the backward pass."""
+
+    def __init__(self, again: bool) -> None:
+        super().__init__()
+        self.again = again
+
+    def dropped(self, x: Tensor) -> Tensor:
+        return F.dropout(x.T, 0.5, self.training).T * self.linear.weight.sum()
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = checkpoint(self.dropped, x, use_reentrant=False) if self.again else self.dropped(x)
+        y: Tensor = self.linear(x)
+        return y
+
+
+def test_noise_is_the_same_when_a_backward_pass_computes_it_again() -> None:
+    states = []
+    for again in (True, False):
+        made = vectorize(partial(Recomputes, again), 2, torch.ones(4, 8))
+        assert made.way == ("loop" if again else "vmap"), made.why
+        for _ in range(2):
+            made.stack.step(torch.ones(2, 4, 8), torch.zeros(2, 4, dtype=torch.int64), 4)
+        states.append(made.stack.member_state(1))
+    torch.testing.assert_close(*states)
 
 
 def test_a_network_that_cannot_be_copied_is_trained_in_a_loop() -> None:
