@@ -150,6 +150,17 @@ def grid_of(space: Space, samples: int) -> list[Setting]:
     return [dict(zip(space, values, strict=True)) for values in itertools.product(*axes)]
 
 
+def size_of(space: Space) -> float:
+    """How many settings it has: infinitely many where there is a continuous range, or a function."""
+    if callable(space):
+        return math.inf
+    ranges = [d for d in space.values() if isinstance(d, Range)]
+    if not all(d.whole for d in ranges):
+        return math.inf
+    choices = math.prod(len(d.options) for d in space.values() if isinstance(d, Choice))
+    return choices * math.prod(int(d.high - d.low) + 1 for d in ranges)
+
+
 def in_json(space: Space) -> dict[str, str] | str:
     """For study.json and the report."""
     if callable(space):

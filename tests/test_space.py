@@ -10,7 +10,9 @@ import ensgap
 from ensgap import space as spaces
 from ensgap.errors import UserError
 from ensgap.hyperparameters import Value, check_values
+from ensgap.plans.tune import TuneConfig
 from ensgap.space import Choice, Range
+from ensgap.tasks import get_task
 
 SPACE: Mapping[str, Range | Choice | Value] = {
     "lr": ensgap.log(1e-3, 1.0),
@@ -52,6 +54,13 @@ def test_grids_have_all_choices_and_the_ends_of_ranges() -> None:
     assert spaces.grid_of({"n": ensgap.integer(1, 3)}, 10) == [{"n": 1}, {"n": 2}, {"n": 3}]
     with pytest.raises(UserError, match="num_samples=4 or more"):
         spaces.grid_of(small, 3)
+
+
+def test_a_finite_space_is_not_asked_for_more_than_it_has() -> None:
+    assert spaces.size_of({"width": ensgap.choice(8, 16, 32), "depth": ensgap.integer(1, 2), "lr": 0.1}) == 6
+    assert spaces.size_of(SPACE) == float("inf")
+    config = TuneConfig(space={"batch_size": ensgap.choice(16, 32)}, num_samples=10)
+    assert config.plan(get_task("digits")).num_samples == 2
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,8 @@ class TuneConfig(SearchStudyConfig):
         samples = self.num_samples or (SMOKE_SAMPLES if self.smoke else SAMPLES)
         if self.search == "grid":
             samples = len(spaces.grid_of(self.space, samples))
-        elif self.search not in ("optuna", "random"):
+        elif self.search in ("optuna", "random"):
+            samples = int(min(samples, spaces.size_of(self.space)))
+        else:
             raise UserError(f"--search is optuna, random or grid, however: {self.search}.")
         return TunePlan(**common, search=self.search, num_samples=samples, space=self.space)

@@ -52,14 +52,15 @@ def ask_optuna(
     first: Sequence[Setting] = (),
     outside: Sequence[Setting] = (),
     at_random: bool = False,
+    mark: str = "",
 ) -> None:
     """Try what Optuna suggests until the plan has its samples: `outside` are points that lie outside the space, `first`
-    points inside it.
+    points inside it. `mark` tells Optuna's studies of different spaces apart.
     """
     records = [record for record, _ in runner.folder.ended_trials("search")]
     storage = open_storage(plan.optuna_storage or runner.folder.local / "optuna.journal")
     by = "" if plan.objective == "nll" else f"-{plan.objective}"  # what another objective found is of no use
-    name = study_name(runner.folder.path, f"{plan.study}-{plan.task.name}{by}", plan.optuna_storage)
+    name = study_name(runner.folder.path, f"{plan.study}-{plan.task.name}{by}", plan.optuna_storage) + mark
     names = objective_names(plan.objective)
     figures = [(record.setting, hopeless(plan.task.loss) | record.validation) for record in records]
     ended = [(setting, [values[name] for name in names]) for setting, values in figures]
@@ -69,9 +70,14 @@ def ask_optuna(
     runner.run_search(plan.search_trial({}), FixedPointsFirst(fixed, searcher), samples)
 
 
+def settings_tried(runner: Runner) -> int:
+    """How many, those that failed among them."""
+    return len([*runner.folder.ended_trials("search"), *runner.folder.failed_trials("search")])
+
+
 def require_samples(plan: SearchPlan, runner: Runner) -> None:
     """Stop here unless as many settings as asked for have been tried."""
-    found = len([*runner.folder.ended_trials("search"), *runner.folder.failed_trials("search")])
+    found = settings_tried(runner)
     if found < plan.num_samples:
         raise UserError(f"{plan.num_samples - found} of {plan.num_samples} trials failed; {runner.where_errors_are}.")
 

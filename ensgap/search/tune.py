@@ -1,5 +1,7 @@
 """`ensgap.tune`: any hyperparameters of any task, from Python; one call, the same study as from the shell."""
 
+import hashlib
+import json
 import re
 from collections.abc import Callable
 from dataclasses import fields
@@ -17,7 +19,7 @@ from ensgap.plans.tune import TuneConfig, TunePlan
 from ensgap.points import Points, TensorPoints
 from ensgap.result import TuneResult
 from ensgap.results.optima import read_results
-from ensgap.search.optima import ask_optuna, find_optima, require_samples
+from ensgap.search.optima import ask_optuna, find_optima, require_samples, settings_tried
 from ensgap.search.tuner import Runner
 from ensgap.seeds import INIT, member_generators
 from ensgap.space import Space
@@ -25,6 +27,8 @@ from ensgap.stack import OptimizerConfig
 from ensgap.tasks import Task, get_task
 from ensgap.tasks.own import OwnTask
 
+ROUNDS = 3
+"""A space with few settings left may suggest one again, which counts once; so often more are asked for."""
 DRAWS = 20
 """Settings of the space that are looked at before the search begins."""
 
@@ -73,8 +77,12 @@ def _searching(plan: TunePlan) -> Callable[[Runner], None]:
         if plan.search == "grid":
             runner.run_grid([plan.search_trial(s) for s in spaces.grid_of(plan.space, plan.num_samples)])
             return
-        ask_optuna(plan, runner, _space(plan), at_random=plan.search == "random")
-        require_samples(plan, runner)
+        digest = hashlib.sha256(json.dumps(spaces.in_json(plan.space)).encode()).hexdigest()[:8]
+        for _ in range(ROUNDS):
+            if settings_tried(runner) < plan.num_samples:
+                ask_optuna(plan, runner, _space(plan), at_random=plan.search == "random", mark=f"-{digest}")
+        if not settings_tried(runner):
+            require_samples(plan, runner)
 
     return search
 
