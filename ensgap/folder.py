@@ -20,8 +20,9 @@ from ensgap.predictions import Predictions
 from ensgap.spec import Phase, TrialSpec
 from ensgap.storage import Place, write_whole
 
-Status = Literal["finished", "diverged", "failed"]
-"""A trial that failed has no predictions, and is tried again when the study is resumed."""
+Status = Literal["finished", "diverged", "failed", "pruned"]
+"""Only a finished trial has predictions and can be selected. One that failed is tried again when the study is resumed;
+a pruned one was stopped because others were better."""
 
 
 class CheckpointWarning(UserWarning):
@@ -37,8 +38,8 @@ class TrialRecord:
     epochs: int  # trained
     seconds: float
     validation: dict[str, float]  # means over replicates at the end, for the search
-    files: list[str] = field(default_factory=lambda: ["predictions"])  # its .npz files; none if it diverged or failed
-    details: dict[str, Any] = field(default_factory=dict)  # of early stopping: curves, epochs kept, steps
+    files: list[str] = field(default_factory=lambda: ["predictions"])  # its .npz files; none unless it finished
+    details: dict[str, Any] = field(default_factory=dict)  # curves; of early stopping also epochs kept, steps
 
     @property
     def setting(self) -> dict[str, Value]:
@@ -139,9 +140,14 @@ class StudyFolder:
         for name, found in predictions.items():
             found.save(path / f"{name}.npz")
         write_json(path / "trial.json", record.__dict__ | {"files": [*predictions]})
-        (path / "checkpoint.pt").unlink(missing_ok=True)
+        for name in ("checkpoint.pt", "progress.json"):
+            (path / name).unlink(missing_ok=True)
         for left in path.glob(".*.tmp"):  # of a process that was killed while it wrote
             left.unlink(missing_ok=True)
+
+    def note_progress(self, spec: TrialSpec, progress: Mapping[str, float]) -> None:
+        """Say how far a running trial is, for those who look from outside."""
+        write_json(self.trial_path(spec) / "progress.json", progress)
 
     def fail(self, spec: TrialSpec, reason: str) -> None:
         """Record that a trial failed for good; a checkpoint stays, for another attempt."""

@@ -23,7 +23,14 @@ SMOKE = {"members": 2, "replicates": 2, "test_replicates": 2, "epochs": 2, "val_
 class SearchPlan:
     """Everything that decides the study's figures, and where they go."""
 
-    may_change: ClassVar[tuple[str, ...]] = ("out", "num_samples", "test_replicates", "objective", "optuna_storage")
+    may_change: ClassVar[tuple[str, ...]] = (
+        "out",
+        "num_samples",
+        "test_replicates",
+        "objective",
+        "optuna_storage",
+        "prune",
+    )
     study: str
     task: Task
     members: int
@@ -40,6 +47,7 @@ class SearchPlan:
     smoke: bool
     out: Path
     optuna_storage: str | None  # with its password
+    prune: bool
 
     def search_trial(self, setting: Setting) -> TrialSpec:
         """The trial that trains a setting beside a holdout."""
@@ -86,6 +94,7 @@ class SearchStudyConfig(StudyConfig):
     optuna_storage: str | None = flag(
         "database in which Optuna keeps its search, such as postgresql://user@host/name (default: a file in the folder)"
     )
+    prune: bool = flag("stop trials that are clearly beaten, for the average member and for the ensemble", False)
 
     def check_ranges(self) -> None:
         """Refuse numbers that make no sense."""
@@ -130,4 +139,10 @@ class SearchStudyConfig(StudyConfig):
             "smoke": self.smoke,
             "out": self.folder(study),
             "optuna_storage": self.optuna_storage,
+            "prune": self._resolve_prune(pick("replicates", usual.replicates)),
         }
+
+    def _resolve_prune(self, replicates: int) -> bool:
+        if self.prune and replicates < 2:
+            raise UserError("--prune compares replicates, so that chance stops no trial; give --replicates 2 or more.")
+        return self.prune

@@ -84,6 +84,7 @@ def _summary(results: StudyResults) -> dict[str, Any]:
         "settings_tried": len(results.trials),
         "diverged": [dict(trial.setting) for trial in results.trials if trial.diverged],
         "failed": [dict(trial.setting) for trial in results.trials if trial.failed],
+        "pruned": [dict(trial.setting) for trial in results.trials if trial.status == "pruned"],
         "h_ind": dict(results.h_ind.setting),
         "h_ens": dict(results.h_ens.setting),
         "selection": {

@@ -105,6 +105,7 @@ def _summary(results: StudyResults) -> dict[str, Any]:
         "objective": results.objective,
         "settings_tried": len(results.trials),
         "diverged": [dict(trial.setting) for trial in results.trials if trial.diverged],
+        "pruned": [dict(trial.setting) for trial in results.trials if trial.status == "pruned"],
         "failed": [dict(trial.setting) for trial in results.trials if trial.failed],
         "h_ind": dict(results.h_ind.setting),
         "h_ens": dict(results.h_ens.setting),
@@ -134,6 +135,12 @@ def _notes(results: StudyResults) -> list[str]:
     diverged = [number(trial.weight_decay) for trial in results.trials if trial.diverged]
     if diverged:
         notes.append(f"Diverged, and so never selected: weight decay {', '.join(diverged)}.")
+    pruned = [number(trial.weight_decay) for trial in results.trials if trial.status == "pruned"]
+    if pruned:
+        notes.append(
+            f"Pruned, because others were clearly better for the average member and for the ensemble: weight decay "
+            f"{', '.join(pruned)}."
+        )
     failed = [number(trial.weight_decay) for trial in results.trials if trial.failed]
     if failed:
         notes.append(

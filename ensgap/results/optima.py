@@ -14,33 +14,39 @@ from ensgap.predictions import Predictions
 from ensgap.spec import Phase
 from ensgap.storage import Place
 
+UNUSABLE: tuple[Status, ...] = ("failed", "diverged", "pruned")
+
 
 @dataclass(frozen=True)
 class SettingFigures:
-    """One setting's figures, a value per replicate; none if it diverged or failed."""
+    """One setting's figures, a value per replicate; none unless it finished."""
 
     setting: Setting
-    diverged: bool
-    failed: bool  # for want of memory, or because its node was lost too often
+    status: Status  # finished only if all its trials did
     replicates: tuple[int, ...]
     figures: Mapping[str, Array]  # name -> [replicates]
     curves: Mapping[str, Array]  # metric -> [sizes, replicates]
     seconds: float
 
     @property
+    def usable(self) -> bool:
+        """Whether it was trained to the end, and so may be selected."""
+        return self.status == "finished"
+
+    @property
+    def diverged(self) -> bool:
+        """Whether a loss of it stopped being a finite number."""
+        return self.status == "diverged"
+
+    @property
+    def failed(self) -> bool:
+        """Whether it failed: for want of memory, or because its node was lost too often."""
+        return self.status == "failed"
+
+    @property
     def weight_decay(self) -> float:
         """The setting's weight decay."""
         return float(self.setting["weight_decay"])
-
-    @property
-    def status(self) -> Status:
-        """The worst of its trials'."""
-        return "failed" if self.failed else "diverged" if self.diverged else "finished"
-
-    @property
-    def usable(self) -> bool:
-        """Whether it may be selected."""
-        return self.status == "finished"
 
     def estimate(self, name: str) -> Estimate:
         """Mean and uncertainty over replicates."""
@@ -133,8 +139,7 @@ def _join(group: Sequence[tuple[TrialRecord, Place]]) -> SettingFigures:
             curves.setdefault(name, []).append(values.numpy()[:, new])
     return SettingFigures(
         setting=group[0][0].setting,
-        diverged=any(record.status == "diverged" for record, _ in group),
-        failed=any(record.status == "failed" for record, _ in group),
+        status=next((bad for bad in UNUSABLE if bad in {record.status for record, _ in group}), "finished"),
         replicates=tuple(replicates),
         figures={name: np.concatenate(parts) for name, parts in figures.items()},
         curves={name: np.concatenate(parts, axis=1) for name, parts in curves.items()},

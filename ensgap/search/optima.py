@@ -39,7 +39,7 @@ def find_optima(
 
     def train(runner: Runner, data: TaskData) -> None:
         runner = replace(runner, objective=plan.objective)
-        search(runner)
+        search(replace(runner, prune=plan.prune))
         _retrain(plan, runner, data)
 
     return run_study(plan, config, check, train, command)[1]

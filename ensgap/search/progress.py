@@ -86,8 +86,8 @@ class SearchProgress(tune.Callback):
         self.bar.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     def _note(self, setting: str, result: dict[str, Any]) -> None:
-        outcome = "diverged" if result["diverged"] else ""
-        if not result["diverged"] and self.phase != "test":
+        outcome = next((name for name in ("diverged", "pruned") if result[name]), "")
+        if not outcome and self.phase != "test":
             found = {name: result[name] for name in self.names if name in result}
             outcome = ", ".join(f"{self.names[name]} {self.metric} {value:.4f}" for name, value in found.items())
             if self.phase == "search":

@@ -1,8 +1,9 @@
 """One trial's work without Ray: build the stack, train it on, evaluate it, keep what it predicts."""
 
+import contextlib
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +17,7 @@ from ensgap.hyperparameters import member_vectors
 from ensgap.losses import hopeless
 from ensgap.points import Points
 from ensgap.predictions import Predictions
+from ensgap.pruning import Curve
 from ensgap.seeds import INIT, ORDER, member_generators
 from ensgap.spec import TrialSpec
 from ensgap.stack import Kernels, OptimizerConfig, Stack
@@ -24,6 +26,8 @@ from ensgap.train import Epoch, Training
 
 CHECKPOINT_SECONDS = 20.0
 """A checkpoint is written when the last one is this old, and 20 times as old as it took to write."""
+NOTE_SECONDS = 2.0
+"""How often a running trial says how far it is."""
 
 
 @dataclass
@@ -38,6 +42,7 @@ class TrialRun:
     device: torch.device = torch.device("cpu")
     kernels: Kernels = "auto"
     checkpoint_every: int | None = None  # epochs, beside the clock
+    prune: Callable[[Curve], bool] | None = None  # says whether it is beaten, from its curve so far
     seconds: float = field(default=0.0, init=False)
 
     def __post_init__(self) -> None:
@@ -54,6 +59,8 @@ class TrialRun:
         """Be at the start of the training."""
         spec = self.spec
         self.task = self.task.at(spec.setting)
+        self.curves: dict[str, list[Any]] = {}  # "epoch", and by objective a row of replicates for each
+        self.noted = 0.0
         if spec.holdout is None:
             self.held = torch.zeros(len(spec.replicates), spec.members, len(self.pool), dtype=torch.bool)
         else:
@@ -88,32 +95,53 @@ class TrialRun:
         """
         clock = self.checkpoint_due = time.perf_counter()
         self.checkpoint_due += CHECKPOINT_SECONDS
+        self._note({"epoch": self.training.epoch})
         for epoch in self.training.epochs():
             last = epoch.diverged or self.is_last(epoch)
             if not (last or self.wants_to_see(epoch, every)):
                 now = time.perf_counter()
                 self.seconds, clock = self.seconds + now - clock, now
                 self._keep_state(epoch.epoch)
+                self._note({"epoch": epoch.epoch})
                 continue
             figures = {} if epoch.diverged else self.evaluate(last)
             diverged = epoch.diverged or not all(math.isfinite(value) for value in figures.values())
             if diverged:
                 figures = hopeless(self.task.loss)
-            done = diverged or last or self.has_stopped()
+            pruned = not diverged and not last and self.is_beaten()
+            done = diverged or pruned or last or self.has_stopped()
             now = time.perf_counter()
             self.seconds, clock = self.seconds + now - clock, now
             if done:
-                self._finish(diverged, figures, epoch.epoch)
+                self._finish("diverged" if diverged else "pruned" if pruned else "finished", figures, epoch.epoch)
             else:
                 self._keep_state(epoch.epoch)
+                self._note(
+                    {"epoch": epoch.epoch}
+                    | {name: figures[name] for name in hopeless(self.task.loss) if name in figures}
+                )
             yield figures | {
                 "epoch": epoch.epoch,
                 "train_nll": float(epoch.train_nll.mean()),
+                "points_per_second": self.training.train_index.numel() / max(epoch.seconds, 1e-9),
                 "diverged": diverged,
+                "pruned": pruned,
                 "done": done,
             }
             if done:
                 return
+
+    def _note(self, progress: dict[str, float]) -> None:
+        """Tell those who watch from outside how far it is, not more often than they look."""
+        now = time.time()
+        if now - self.noted >= NOTE_SECONDS:
+            self.noted = now
+            with contextlib.suppress(OSError):  # a study does not depend on it
+                self.folder.note_progress(self.spec, progress | {"seconds": self.seconds, "time": now})
+
+    def is_beaten(self) -> bool:
+        """Whether to stop because other trials are better on both objectives, and will be."""
+        return self.prune is not None and self.prune(Curve.of(self.curves))
 
     def _keep_state(self, epoch: int) -> None:
         """Write a checkpoint, if one is due."""
@@ -145,13 +173,20 @@ class TrialRun:
         else:
             predictions = self.predict_holdout()
         self.last_seen = predictions
-        return {name: float(values.mean()) for name, values in metrics.evaluate(predictions).items()}
+        figures = metrics.evaluate(predictions)
+        if self.spec.phase != "test":
+            self.curves.setdefault("epoch", []).append(self.training.epoch)
+            for name in hopeless(self.task.loss):
+                if name in figures:
+                    self.curves.setdefault(name, []).append(figures[name].tolist())
+        return {name: float(values.mean()) for name, values in figures.items()}
 
     def results(self) -> tuple[dict[str, Predictions], dict[str, Any]]:
         """What to keep of the whole trial: predictions by name, and details for its record."""
+        details = {"curves": self.curves} if self.curves else {}
         if self.spec.phase == "holdout":
-            return {"holdout": self.last_seen, "test": self.predict_test()}, {}
-        return {"predictions": self.last_seen}, {}
+            return {"holdout": self.last_seen, "test": self.predict_test()}, details
+        return {"predictions": self.last_seen}, details
 
     def predict_holdout(self) -> Predictions:
         """Every member at its own held-out points; where another member holds a point out, its logits are zeros."""
@@ -181,22 +216,23 @@ class TrialRun:
     def _predictions(self, logits: Tensor, index: Tensor, held: Tensor, points: Points) -> Predictions:
         return Predictions(logits, points.labels.cpu()[index], held, index, self.spec.identity())
 
-    def _finish(self, diverged: bool, figures: dict[str, float], epochs: int) -> None:
-        predictions, details = ({}, {}) if diverged else self.results()
-        status: Status = "diverged" if diverged else "finished"
-        validation = {} if diverged or self.spec.phase == "test" else figures
+    def _finish(self, status: Status, figures: dict[str, float], epochs: int) -> None:
+        predictions, details = ({}, {"curves": self.curves}) if status != "finished" else self.results()
+        validation = {} if status == "diverged" or self.spec.phase == "test" else figures
         record = TrialRecord(self.spec.identity(), status, epochs, self.seconds, validation, details=details)
         self.folder.finish(self.spec, record, predictions)
 
     def state_dict(self) -> dict[str, Any]:
         """For a checkpoint."""
         stack = type(self.training.stack).__name__
-        return {"training": self.training.state_dict(), "seconds": self.seconds, "stack": stack}
+        state = {"training": self.training.state_dict(), "seconds": self.seconds, "stack": stack}
+        return state | {"curves": self.curves}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a checkpoint."""
         self.training.load_state_dict(state["training"])
         self.seconds = state["seconds"]
+        self.curves = state.get("curves", {})  # which checkpoints of before there was --prune do not have
 
 
 def _places(mask: Tensor) -> Tensor:  # bool [rows, points] -> [rows, places]

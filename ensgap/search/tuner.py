@@ -13,6 +13,7 @@ from ensgap.errors import UserError
 from ensgap.folder import StudyFolder
 from ensgap.points import Points
 from ensgap.search.failures import Failure, KeepErrorText, StopOnTrouble, find_failures, find_trouble
+from ensgap.search.heartbeat import Heartbeat
 from ensgap.search.interrupt import orderly_interrupts
 from ensgap.search.progress import SearchProgress
 from ensgap.search.session import Session
@@ -35,6 +36,7 @@ class Runner:
     checkpoint_every: int | None = None
     retries: int = 3
     objective: str = "nll"  # what the progress shows
+    prune: bool = False  # stop trials that are beaten by that objective
 
     def run_grid(self, specs: Sequence[TrialSpec], test: Points | None = None) -> None:
         """Train the specs that the folder does not have yet; they differ in what a point has only."""
@@ -95,7 +97,8 @@ class Runner:
             base.phase, trials, base.train.epochs if base.stopping is None else None, self.objective
         )
         folder = self.folder.absolute()
-        with progress, warnings.catch_warnings(action="ignore"), orderly_interrupts():
+        heartbeat = Heartbeat(folder.path, base.phase, trials, self.ray.concurrency)
+        with progress, heartbeat, warnings.catch_warnings(action="ignore"), orderly_interrupts():
             shared = tune.with_parameters(
                 Trial,
                 base=base,
@@ -104,6 +107,7 @@ class Runner:
                 test=test,
                 folder=folder,
                 machine=self._machine(),
+                prune=self.objective if self.prune and base.phase == "search" else None,
             )
             results = tune.Tuner(
                 tune.with_resources(shared, self.ray.resources_per_trial),
@@ -120,7 +124,7 @@ class Runner:
                     name=base.phase,
                     storage_path=str(folder.local.resolve() / "ray"),
                     verbose=0,
-                    callbacks=[progress, KeepErrorText()],
+                    callbacks=[progress, heartbeat, KeepErrorText()],
                     stop=StopOnTrouble(),
                     failure_config=tune.FailureConfig(max_failures=self.retries),
                     checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),

@@ -135,11 +135,12 @@ def _attributes(network: nn.Module) -> dict[str, Any]:
     """Everything its modules keep that is no parameter, no saved buffer and no module."""
     saved = network.state_dict().keys()
     found: dict[str, Any] = {n: b.clone() for n, b in network.named_buffers() if n not in saved}
+    every = vars(nn.Module()).keys()  # what any module has
     for path, module in network.named_modules():
         for name, value in vars(module).items():
             if isinstance(value, Tensor):
                 found[f"{path}.{name}".strip(".")] = value.detach().clone()
-            elif isinstance(value, bool | int | float | str | list | dict | tuple) and name[0] != "_":
+            elif isinstance(value, bool | int | float | str | list | dict | tuple) and name not in every:
                 found[f"{path}.{name}".strip(".")] = copy.copy(value)
     return found
 

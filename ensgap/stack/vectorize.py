@@ -125,7 +125,7 @@ def _few_rows(example: Any, device: torch.device) -> Any:
 def _obstacle(members: Sequence[nn.Module], example: Any, seen: Probe, kernels: Kernels) -> str | None:
     """Why it must be a loop."""
     if seen.keeps is not None:
-        return f"its forward pass changes {seen.keeps}, which is no buffer, so that a resumed trial would lose it"
+        return f"its forward pass changes {seen.keeps}, which a resumed trial would lose; register it as a buffer"
     if kernels == "loop":
         return "it was asked for"
     if len(members) == 1:

@@ -127,9 +127,7 @@ def test_members_that_do_not_share_a_holdout_are_not_mixed(made: Made) -> None:
 def figures(setting: float, level: float, replicates: int, wobble: float = 0.0) -> SettingFigures:
     values = level + wobble * np.array([1.0, -1.0] * replicates)[:replicates]
     named = {"avg_member_nll": values, "ensemble_nll": values}
-    return SettingFigures(
-        {"weight_decay": setting}, False, False, tuple(range(replicates)), named, {}, 10.0 * replicates
-    )
+    return SettingFigures({"weight_decay": setting}, "finished", tuple(range(replicates)), named, {}, 10.0 * replicates)
 
 
 def results_of(gap: Estimate, share: float, wobble: float, pairs: int = 10) -> StudyResults:

@@ -31,12 +31,12 @@ def made_results(count: int = 40, space: dict[str, str] | str = SPACE) -> StudyR
             "avg_member_nll": (np.log10(lr) + 2) ** 2 + 1 + 0.01 * rng.normal(size=3),
             "ensemble_nll": (np.log10(lr) + 1) ** 2 + 0.01 * rng.normal(size=3),
         }
-        trials.append(SettingFigures(setting, False, False, (0, 1, 2), figures, {}, 1.0))
+        trials.append(SettingFigures(setting, "finished", (0, 1, 2), figures, {}, 1.0))
     wild: Setting = {"lr": 1.0, "width": 8, "dropout": 0.1, "batch_size": 32}
-    trials.append(SettingFigures(wild, True, False, (), {}, {}, 1.0))
+    trials.append(SettingFigures(wild, "diverged", (), {}, {}, 1.0))
     selection = select_settings(trials)
     gap = optimality_gap({"nll": np.array([0.3, 0.2, 0.25])}, {"nll": np.zeros(3)})
-    side = SettingFigures({}, False, False, (1000, 1001, 1002), {}, {}, 1.0)
+    side = SettingFigures({}, "finished", (1000, 1001, 1002), {}, {}, 1.0)
     config = {"task": "made", "members": 4, "space": space}
     return StudyResults({}, config, tuple(trials), selection, {"ind": side, "ens": side}, gap)
 
