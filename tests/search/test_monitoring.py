@@ -74,7 +74,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
         watcher.start()
         runner = Runner(folder, TASK, TASK.load(None).pool, session)
         runner.run_grid(specs)
-        actors = list_actors(detail=True)
+        actors = list_actors(address=ray.get_runtime_context().gcs_address, detail=True)  # others may run here too
         watcher.done.set()
         watcher.join()
         yield Watched(folder, watcher.text, watcher.beats, actors, runner, specs)
