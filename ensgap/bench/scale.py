@@ -41,7 +41,7 @@ class Cost:
     seconds: float  # on the clock, after Ray has started
     trained: float  # seconds inside the trials, all together
     driver: float  # CPU seconds of the driver
-    searcher: float  # of which suggesting settings and being told
+    searcher: float  # seconds on the clock in Optuna, suggesting settings and being told, its files' writes among them
     memory: int  # bytes of the driver at its largest
     files: int
     kilobytes: float  # of a trial's folder

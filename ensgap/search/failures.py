@@ -50,9 +50,9 @@ def find_trouble(results: tune.ResultGrid) -> str | None:
 def find_failures(results: tune.ResultGrid, base: TrialSpec) -> list[Failure]:
     """The trials that Tune gave up."""
     found = []
-    for result in (results[i] for i in range(len(results))):
+    for i, trial in enumerate(results._experiment_analysis.trials):  # a result has no config if no worker started
+        result, config = results[i], trial.config
         if result.error is not None:
-            config = result.config or {}
             spec = base.at_point(config.get("point", config))
             text = str(result.error)
             died = "actor died" in text or "actor is dead" in text

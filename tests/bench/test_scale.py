@@ -12,8 +12,8 @@ def test_every_trial_is_counted_and_has_its_folder(tmp_path: Path) -> None:
     cost = measure(6, epochs=1, out=tmp_path / "study")
     assert cost.trials == len(list((tmp_path / "study" / "trials").iterdir())) == 6
     assert cost.files == 12  # predictions and record
-    assert 0 < cost.searcher < cost.driver
-    assert cost.driver < cost.seconds * 2
+    assert 0 < cost.searcher < cost.seconds
+    assert cost.driver > 0
     assert cost.memory > 2**20
 
 

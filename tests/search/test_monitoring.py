@@ -14,6 +14,7 @@ import ray
 from ray.util.state import list_actors
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator  # type: ignore[import-untyped]
 
+from ensgap.errors import UserError
 from ensgap.folder import StudyFolder
 from ensgap.holdout import Holdout
 from ensgap.search.gauges import FIGURES
@@ -37,6 +38,8 @@ class Watched:
     metrics: str
     beats: list[dict[str, Any]]
     actors: list[Any]
+    runner: Runner
+    specs: list[TrialSpec]
 
 
 class Watcher(threading.Thread):
@@ -69,11 +72,12 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
         session.start()
         watcher = Watcher(folder.local)
         watcher.start()
-        Runner(folder, TASK, TASK.load(None).pool, session).run_grid(specs)
+        runner = Runner(folder, TASK, TASK.load(None).pool, session)
+        runner.run_grid(specs)
         actors = list_actors(detail=True)
         watcher.done.set()
         watcher.join()
-        yield Watched(folder, watcher.text, watcher.beats, actors)
+        yield Watched(folder, watcher.text, watcher.beats, actors, runner, specs)
 
 
 def test_prometheus_gets_every_figure_of_every_trial_by_name(watched: Watched) -> None:
@@ -127,3 +131,10 @@ def test_the_grafana_dashboard_asks_for_what_there_is(watched: Watched) -> None:
 
 def metrics_of(expression: str) -> list[str]:
     return re.findall(r"ray_ensgap_\w+", expression)
+
+
+def test_a_trial_whose_worker_never_started_is_recorded_under_its_own_setting(watched: Watched, tmp_path: Path) -> None:
+    folder = StudyFolder(tmp_path / "other")  # without the study.json that workers look for
+    with pytest.raises(UserError, match=r"2 of 2 trials failed .*no study\.json"):
+        replace(watched.runner, folder=folder, retries=0).run_grid(watched.specs[:2])
+    assert all(folder.find_failure(spec.key) for spec in watched.specs[:2])

@@ -9,6 +9,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -164,5 +165,8 @@ def test_slurm_script_starts_a_cluster_runs_the_study_and_leaves_nothing_behind(
     assert "nodes 2 token token --resume" in done.stdout, done.stdout + done.stderr + logs
     assert done.returncode == 3
     assert not list(tokens.iterdir())
+    deadline = time.monotonic() + 60
+    while processes_with(f"RAY_TMPDIR={temporary}") and time.monotonic() < deadline:
+        time.sleep(0.2)
     assert not processes_with(f"RAY_TMPDIR={temporary}")
     shutil.rmtree(temporary)
