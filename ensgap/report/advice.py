@@ -93,7 +93,7 @@ def seconds_per_test_replicate(results: StudyResults) -> float:
 
 def seconds_per_search_replicate(results: StudyResults) -> float:
     """Of training one more replicate of every setting."""
-    return sum(trial.seconds / max(1, len(trial.replicates)) for trial in results.trials)
+    return results.cost()["search_seconds"] / len(results.h_ind.replicates)
 
 
 def _what_to_set(results: StudyResults, gap: Estimate) -> str:

@@ -123,8 +123,9 @@ class Table:
         for i, row in enumerate(self.rows):
             texts = []
             for column, cell in zip(self.columns, row, strict=True):
-                text = escaped(format_cell(cell, column))
-                texts.append(bold.format(text) if (i, column.key) in self.bold else text)
+                own, beside, paper = format_cell(cell, column).partition(" (paper ")  # bold is ours only
+                text = bold.format(escaped(own)) if (i, column.key) in self.bold else escaped(own)
+                texts.append(text + escaped(beside + paper))
             found.append(texts)
         return found
 

@@ -109,6 +109,7 @@ def test_the_papers_figures_stand_beside_those_of_the_same_cells(temperature: St
     assert cells["joint, shared"].replace("*", "").endswith("(paper 0.442 ± 0.003)")
     assert cells["individual, overlapping"].replace("*", "").endswith("(paper 0.449 ± 0.003)")
     assert "paper" not in cells["no scaling, disjoint"]
+    assert not any(text.endswith(")**") for text in ten)  # bold is for ours
     assert "joint, disjoint" not in titles
     (row,) = [row for row in rows_of(temperature, "avg_member_error") if row["held_out"] == "10%"]
     assert float(row["joint/4_paper"]) == pytest.approx(0.1997)  # a share, as ours
