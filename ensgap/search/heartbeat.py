@@ -4,10 +4,8 @@ import contextlib
 import os
 import platform
 import time
+from threading import Event, Thread
 from types import TracebackType
-from typing import Any
-
-from ray import tune
 
 from ensgap.folder import write_json
 from ensgap.storage import Place
@@ -15,8 +13,12 @@ from ensgap.storage import Place
 SECONDS = 5.0
 
 
-class Heartbeat(tune.Callback):
-    """Writes progress.json into the study's folder while Tune runs, and says there how it ended."""
+class Heartbeat:
+    """Writes progress.json into the study's folder while Tune runs, and says there how it ended.
+
+    From a thread and not as one of Tune's callbacks: those are pickled into files and sent to the head, and the place
+    may hold a password.
+    """
 
     def __init__(self, folder: Place, phase: str, trials: int, at_once: int) -> None:
         self.file = folder / "progress.json"
@@ -28,24 +30,26 @@ class Heartbeat(tune.Callback):
             "pid": os.getpid(),
             "started": time.time(),
         }
-        self.last = 0.0
+        self.over = Event()
+        self.thread = Thread(target=self._beat_on, daemon=True)
 
     def __enter__(self) -> "Heartbeat":
         self.beat("running")
+        self.thread.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.over.set()
+        self.thread.join()
         self.beat("ended" if kind is None else "interrupted")
 
     def beat(self, state: str) -> None:
         """Write the file."""
-        self.last = time.time()
         with contextlib.suppress(OSError):  # whoever has something to keep will notice
-            write_json(self.file, self.content | {"state": state, "time": self.last})
+            write_json(self.file, self.content | {"state": state, "time": time.time()})
 
-    def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
-        """Tune calls this in every round of its loop."""
-        if time.time() - self.last >= SECONDS:
+    def _beat_on(self) -> None:
+        while not self.over.wait(SECONDS):
             self.beat("running")

@@ -50,8 +50,9 @@ def check_storage(storage: Place) -> None:
     files = [probe / "driver"]
     try:
         write_whole(files[0], b"")
-        for node, (file, trouble) in _ask_all(_leave_file, probe).items():
-            files.append(file)
+        answers = _ask_all(_leave_file, probe)
+        files += [file for file, _ in answers.values()]
+        for node, (file, trouble) in answers.items():
             trouble = trouble or ("" if file.exists() else "what it writes does not arrive here")
             if trouble:
                 raise UserError(

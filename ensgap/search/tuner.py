@@ -124,7 +124,7 @@ class Runner:
                     name=base.phase,
                     storage_path=str(folder.local.resolve() / "ray"),
                     verbose=0,
-                    callbacks=[progress, heartbeat, KeepErrorText()],
+                    callbacks=[progress, KeepErrorText()],
                     stop=StopOnTrouble(),
                     failure_config=tune.FailureConfig(max_failures=self.retries),
                     checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),

@@ -17,7 +17,7 @@ from tests.conftest import ROOT, lines, run_study, start_study
 from tests.ray_nodes import RayNodes, descendants, kill_tree, namespaces_allowed
 
 pytestmark = pytest.mark.slow
-STUDY = ("--members", "3", "--replicates", "2", "--test-replicates", "2", "--epochs", "100", "--checkpoint-every", "1")
+STUDY = ("--members", "3", "--replicates", "2", "--test-replicates", "2", "--epochs", "300", "--checkpoint-every", "1")
 SHORT = (*STUDY, "--epochs", "4")
 GRID = ("--grid", "0", "1e-3", "1e-2", "1e-1")
 

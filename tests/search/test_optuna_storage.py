@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -59,7 +60,7 @@ def postgresql() -> Iterator[str]:
             time.sleep(0.1)
         yield f"postgresql://me:{PASSWORD.replace('/', '%2F')}@127.0.0.1:{port}/postgres"
     finally:
-        server.terminate()
+        server.send_signal(signal.SIGINT)  # which does not wait for connections to be closed
         server.wait(timeout=30)
         shutil.rmtree(base, ignore_errors=True)
 
