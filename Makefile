@@ -6,7 +6,7 @@ KEY := $(shell $(PYTHON) -c "import hashlib,sys; print(hashlib.sha256(b''.join(o
 ENV := $(ENSGAP_CACHE)/env-$(KEY)
 RUN := PYTHONPATH="$(CURDIR)" $(ENV)/bin/python
 
-.PHONY: study test test-slow lint bench env
+.PHONY: study test test-slow test-long lint bench env
 .DEFAULT_GOAL := study
 
 study: $(ENV)/.complete  ## the main job: the weight decay of a deep ensemble on the embedded digits
@@ -15,8 +15,11 @@ study: $(ENV)/.complete  ## the main job: the weight decay of a deep ensemble on
 test: $(ENV)/.complete  ## the fast tests
 	$(RUN) -m pytest -n 2 --dist loadfile --timeout 600 -m "not slow"
 
-test-slow: $(ENV)/.complete  ## the tests that take longer
-	$(RUN) -m pytest -n 2 --dist loadfile --timeout 600 -m slow
+test-slow: $(ENV)/.complete  ## the tests that take longer, as far as they fit into CI
+	$(RUN) -m pytest -n 2 --dist loadfile --timeout 600 -m "slow and not long"
+
+test-long: $(ENV)/.complete  ## those that do not
+	$(RUN) -m pytest -n 2 --dist loadfile --timeout 600 -m long
 
 lint: $(ENV)/.complete  ## style and types
 	$(RUN) -m ruff check .

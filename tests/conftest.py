@@ -22,6 +22,11 @@ GRID = ("--grid", "0", "1e-4", "3e-4", "1e-3", "3e-3", "1e-2", "1e9")
 """The last value diverges."""
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Declare what only some runs leave out."""
+    config.addinivalue_line("markers", "long: slow, and more than CI has time for; make test-long runs these")
+
+
 def start_study(out: Path, *flags: str, study: str = "weight_decay") -> subprocess.Popen[str]:
     """`python studies/<study>.py` in a process of its own."""
     command = [sys.executable, str(ROOT / "studies" / f"{study}.py"), "--out", str(out), *flags]

@@ -15,6 +15,7 @@ def python_blocks(text: str) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```$", text, flags=re.DOTALL | re.MULTILINE)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_python_blocks_of_the_readme_run(tmp_path: Path) -> None:
     blocks = python_blocks((ROOT / "README.md").read_text())

@@ -74,6 +74,7 @@ def test_a_study_in_a_bucket_on_two_nodes_equals_a_local_one(cluster: RayNodes, 
     assert not [path for path in written if b"hush" in path.read_bytes()]
 
 
+@pytest.mark.long
 def test_a_client_outside_the_cluster(cluster: RayNodes, tmp_path: Path) -> None:
     address = f"ray://{cluster.host}:{cluster.client_port}"
     status, output = study(cluster, tmp_path / "client", "--cluster", address)

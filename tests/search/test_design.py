@@ -53,6 +53,7 @@ def test_early_stopping_compares_all_rules_in_all_holdouts(stopped: Path) -> Non
         assert (stopped / name).stat().st_size > 0
 
 
+@pytest.mark.long
 def test_killed_and_resumed_equals_uninterrupted(stopped: Path, tmp_path: Path) -> None:
     out = tmp_path / "killed"
     process = start_study(out, *STOPPING, study="early_stopping")
@@ -69,6 +70,7 @@ def test_killed_and_resumed_equals_uninterrupted(stopped: Path, tmp_path: Path) 
     assert kept.items() <= trials(out).items()
 
 
+@pytest.mark.long
 def test_a_larger_design_and_another_study_of_the_folder_train_only_what_is_new(stopped: Path, tmp_path: Path) -> None:
     out = tmp_path / "grown"
     shutil.copytree(stopped, out)

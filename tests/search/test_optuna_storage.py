@@ -72,7 +72,7 @@ def test_a_wrong_password_is_refused_in_one_sentence(postgresql: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("storage", ["journal", "postgresql"])
+@pytest.mark.parametrize("storage", [pytest.param("journal", marks=pytest.mark.long), "postgresql"])
 def test_a_finished_study_can_be_extended(storage: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     address = request.getfixturevalue("postgresql") if storage == "postgresql" else None
     config = WeightDecayConfig(

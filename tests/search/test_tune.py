@@ -164,6 +164,7 @@ def task():
 """
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_weight_decay_study_takes_a_task_from_a_file(tmp_path: Path) -> None:
     (tmp_path / "my_task.py").write_text(TASK_FILE)

@@ -66,6 +66,7 @@ def test_killed_and_resumed_equals_uninterrupted(finished_study: Path, tmp_path:
     assert all(path.stat().st_mtime_ns == when for path, when in kept.items())
 
 
+@pytest.mark.long
 def test_optuna_killed_and_resumed_keeps_what_it_suggested(finished_study: Path, tmp_path: Path) -> None:
     flags = (*STUDY, "--grid", "0", "1e-4", "1e-3", "1e-2", "--search", "optuna", "--num-samples", "9")
     out = tmp_path / "optuna"

@@ -13,7 +13,12 @@ from tests.tasks.test_loaders import REAL, real_data
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("task", ["cifar10", "nci1", "covertype", "ag_news"])
+LONG = pytest.mark.long
+
+
+@pytest.mark.parametrize(
+    "task", [pytest.param("cifar10", marks=LONG), "nci1", "covertype", pytest.param("ag_news", marks=LONG)]
+)
 def test_a_tiny_study(task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_all(tmp_path / "data", monkeypatch)
     config = WeightDecayConfig(
