@@ -21,6 +21,9 @@ class StudyConfig:
     task: str = flag("which task; --list-tasks shows them, or a Python file with a function task()", "digits")
     members: int | None = flag("networks in an ensemble")
     replicates: int | None = flag("ensembles trained for each setting, each from its own seed")
+    replicates_per_trial: int | None = flag(
+        "replicates trained together in one trial (default: 1 where members are computed in a loop on a CPU, else 5)"
+    )
     epochs: int | None = flag("epochs of training; with early stopping, at most")
     lr: float | None = flag("learning rate")
     seed: int = flag("seed of weights, data orders, augmentation and holdouts", 0)
@@ -54,6 +57,7 @@ class StudyConfig:
             "members": 2,
             "hidden_layers": 1,
             "replicates": 1,
+            "replicates_per_trial": 1,
             "epochs": 1,
             "seed": 0,
             "cpus_per_trial": 1,

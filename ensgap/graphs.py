@@ -25,10 +25,13 @@ class GraphBatch:
     node_bounds: tuple[int, ...]  # [members + 1]: where a member's nodes start and end
     entry_bounds: tuple[int, ...]
 
-    def propagate(self, x: Tensor) -> Tensor:  # [nodes, features] -> the same
-        """The adjacency times node features."""
+    def propagate(self, x: Tensor, rows: int = 0) -> Tensor:  # [nodes, features] -> the same
+        """The adjacency times node features; rows of zeros follow if that is fewer rows than asked for."""
         weights = self.weights if self.weights.dtype == x.dtype else self.weights.to(x.dtype)
-        return F.embedding_bag(self.neighbours, x, self.row_starts, mode="sum", per_sample_weights=weights)
+        starts = self.row_starts
+        if rows > len(starts):
+            starts = F.pad(starts, (0, rows - len(starts)), value=len(self.neighbours))
+        return F.embedding_bag(self.neighbours, x, starts, mode="sum", per_sample_weights=weights)
 
     def sum_nodes(self, x: Tensor) -> Tensor:  # [nodes, features] -> [graphs, features]
         """The sum over each graph's nodes."""

@@ -23,6 +23,15 @@ NOT_IN_A_SETTING = ("replicates", "holdout", "val_fraction", "fast_weights")
 LONGEST_NAME = 120
 
 
+STACKED_REPLICATES = 5
+"""Replicates that one trial trains together where that is faster; in a loop it is not, and each has its own trial."""
+
+
+def in_trials(count: int, size: int, first: int = 0) -> list[tuple[int, ...]]:
+    """Replicates, so many of them to a trial."""
+    return [tuple(range(i, min(i + size, first + count))) for i in range(first, first + count, size)]
+
+
 @dataclass(frozen=True)
 class TrialSpec:
     """One setting, trained as a stack of its replicates."""

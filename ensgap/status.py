@@ -127,8 +127,12 @@ def _planned(config: Mapping[str, Any], ended: Mapping[str, Sequence[TrialRecord
     """The trials of a search and of the test of both optima, which may turn out to be one."""
     if reported:
         return {phase: len(records) for phase, records in sorted(ended.items())}
-    groups = math.ceil(config["test_replicates"] / config["replicates"])
-    return {"search": int(config["num_samples"]), "test": 2 * groups}
+    together = config["replicates_per_trial"]
+    groups, tests = (math.ceil(config[name] / together) for name in ("replicates", "test_replicates"))
+    return {
+        "search": int(config["num_samples"]) * groups,
+        "test": (2 + len(config.get("also_test", ()))) * tests,
+    }
 
 
 def _read(file: Any) -> dict[str, Any] | None:
@@ -193,13 +197,16 @@ def _names(config: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _best(records: Sequence[TrialRecord], names: Mapping[str, str]) -> list[str]:
-    finished = [record for record in records if record.status == "finished"]
     found = []
     for name, title in names.items():
-        known = [record for record in finished if name in record.validation]
-        if known:
-            best = min(known, key=lambda record: record.validation[name])
-            found.append(f"{title} {best.validation[name]:.4f} at {describe_point(best.setting)}")
+        known: dict[str, list[float]] = {}  # a value for each trial of a setting
+        for record in records:
+            if record.status == "finished" and name in record.validation:
+                known.setdefault(describe_point(record.setting), []).append(record.validation[name])
+        means = {setting: sum(values) / len(values) for setting, values in known.items()}
+        if means:
+            best = min(means, key=lambda setting: means[setting])
+            found.append(f"{title} {means[best]:.4f} at {best}")
     return found
 
 

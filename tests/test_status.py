@@ -15,7 +15,14 @@ from ensgap.status import SILENCE, look, main, tell
 from tests.conftest import ROOT
 
 NOW = time.time()
-SEARCH = {"study": "weight_decay", "task": "digits", "epochs": 40, "num_samples": 10, "replicates": 5}
+SEARCH = {
+    "study": "weight_decay",
+    "task": "digits",
+    "epochs": 40,
+    "num_samples": 10,
+    "replicates": 5,
+    "replicates_per_trial": 5,
+}
 DESIGN = {"study": "early_stopping", "task": "digits", "epochs": 1000, "patience": 10, "replicates": 5}
 
 

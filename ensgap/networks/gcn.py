@@ -11,32 +11,52 @@ from torch.nn import functional as F
 
 from ensgap.graphs import GraphBatch
 from ensgap.stack.layers import StackedBatchNorm, StackedLinear
+from ensgap.stack.products import matmul_t, suits_onednn
 from ensgap.stack.ragged import RaggedBatchNorm, one_hot, ragged_linear
 
 CONVOLUTIONS = 4
+ROWS = 256
+"""oneDNN makes a kernel for every shape, and batches of graphs differ in their nodes; multiples of this are few."""
 
 
 class _Convolve(torch.autograd.Function):
-    """ReLU of the normalised adjacency times node features, plus a bias.
+    """ReLU of (the normalised adjacency times node features) times a weight, plus a bias.
 
-    The product is an `embedding_bag`, on CPU much faster than gather and scatter (DESIGN.md, section 5). The adjacency
-    is symmetric, so the backward pass is the same product.
+    The product with the adjacency is an `embedding_bag`, on CPU much faster than gather and scatter (DESIGN.md, section
+    5); it is symmetric, so the backward pass is the same product. Nodes are padded to a multiple of `ROWS`.
     """
 
     @staticmethod
-    def forward(
-        ctx: Any, x: Tensor, bias: Tensor, batch: GraphBatch
-    ) -> Tensor:  # bias: [features] or [nodes, features]
-        y = batch.propagate(x.detach()).add_(bias).relu_()
-        ctx.save_for_backward(y)
-        ctx.batch, ctx.per_node = batch, bias.dim() == 2
-        return y
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, batch: GraphBatch) -> Tensor:
+        nodes = len(x)
+        near = batch.propagate(x.detach(), -(-nodes // ROWS) * ROWS)  # [rows, features]
+        y = matmul_t(near, weight, bias, relu=True)
+        ctx.save_for_backward(near, weight, y)
+        ctx.batch = batch
+        return y[:nodes]
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
-        (y,) = ctx.saved_tensors
-        grad = torch.ops.aten.threshold_backward(grad, y, 0)
-        return ctx.batch.propagate(grad.contiguous()), grad if ctx.per_node else grad.sum(0), None
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+        near, weight, y = ctx.saved_tensors
+        nodes = len(grad)
+        masked = torch.empty_like(y)
+        torch.ops.aten.threshold_backward(grad, y[:nodes], 0, grad_input=masked[:nodes])
+        masked[nodes:] = 0
+        grad_x = ctx.batch.propagate(matmul_t(masked, weight.T))
+        return grad_x, matmul_t(masked.T, near.T), masked.sum(0), None
+
+
+class _Propagate(torch.autograd.Function):
+    """The normalised adjacency times node features, for all members at once."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, batch: GraphBatch) -> Tensor:  # [nodes, features] -> the same
+        ctx.batch = batch
+        return batch.propagate(x.detach())
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return ctx.batch.propagate(grad.contiguous()), None
 
 
 class _SumNodes(torch.autograd.Function):
@@ -50,6 +70,14 @@ class _SumNodes(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         return grad.index_select(0, ctx.batch.graph_of_node), None
+
+
+def convolve(x: Tensor, weight: Tensor, bias: Tensor, batch: GraphBatch) -> Tensor:  # [nodes, features] -> the same
+    """A graph convolution and its ReLU, for one member."""
+    if suits_onednn(x):
+        found: Tensor = _Convolve.apply(x, weight, bias, batch)
+        return found
+    return F.linear(_Propagate.apply(x, batch), weight, bias).relu()
 
 
 class GCN(nn.Module):
@@ -71,7 +99,7 @@ class GCN(nn.Module):
         x = F.embedding(batch.node_labels, self._first_layer(batch.node_labels))
         for layer in range(1, CONVOLUTIONS + 1):
             linear = self.linears[layer]
-            x = _Convolve.apply(F.linear(self.norms[layer](x), linear.weight), linear.bias, batch)
+            x = convolve(self.norms[layer](x), linear.weight, linear.bias, batch)
         x = _SumNodes.apply(x, batch)
         x = F.relu(self.linears[-2](self.norms[-2](x)))
         logits: Tensor = self.linears[-1](self.norms[-1](x))
@@ -117,8 +145,8 @@ class StackedGCN(nn.Module):
         x = F.relu(ragged_linear(x, first.weight, member, slot, longest) + first.bias[member])
         for layer in range(1, CONVOLUTIONS + 1):
             linear = self.linears[layer]
-            x = ragged_linear(self.norms[layer](x, member), linear.weight, member, slot, longest)
-            x = _Convolve.apply(x, linear.bias[member], batch)
+            x = _Propagate.apply(self.norms[layer](x, member), batch)
+            x = F.relu(ragged_linear(x, linear.weight, member, slot, longest) + linear.bias[member])
         x = _SumNodes.apply(x, batch).unflatten(0, (batch.members, -1)).transpose(1, 2)  # [members, hidden, graphs]
         x = F.relu(self.linears[-2](self.norms[-2](x)))
         logits: Tensor = self.linears[-1](self.norms[-1](x))

@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from torch import Tensor
 
 from ensgap.errors import UserError
 from ensgap.holdout import Holdout, describe, replicate_holdouts
-from ensgap.spec import TrialSpec
+from ensgap.spec import TrialSpec, in_trials
 from ensgap.stack import FastInit, Precision
 from ensgap.stopping import Stopping
 from ensgap.tasks import Task
@@ -20,7 +20,6 @@ from ensgap.train import TrainConfig
 class DesignPlan:
     """Everything that decides the study's figures, and where they go."""
 
-    may_change: ClassVar[tuple[str, ...]] = ("out", "replicates", "val_fractions", "holdouts", "inits")
     study: str
     task: Task
     members: int
@@ -37,6 +36,11 @@ class DesignPlan:
     precision: Precision
     smoke: bool
     out: Path
+
+    @property
+    def may_change(self) -> tuple[str, ...]:
+        """What a continuation may change."""
+        return ("out", "replicates", "val_fractions", "holdouts", "inits")
 
     @property
     def as_paper(self) -> bool:
@@ -74,8 +78,7 @@ class DesignPlan:
 
     def trials(self, holdouts: Sequence[Holdout]) -> Iterator[TrialSpec]:
         """Every trial, cell by cell."""
-        size = self.replicates_per_trial
-        groups = [tuple(range(i, min(i + size, self.replicates))) for i in range(0, self.replicates, size)]
+        groups = in_trials(self.replicates, self.replicates_per_trial)
         for init in self.inits:
             for holdout in holdouts:
                 if init == "none" and len(self.inits) > 1 and holdout.order != max(self.holdouts):

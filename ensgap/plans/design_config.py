@@ -11,6 +11,7 @@ from ensgap.folder import StudyFolder
 from ensgap.holdout import parse_order
 from ensgap.plans.design import DesignPlan
 from ensgap.results.optima import read_results
+from ensgap.spec import STACKED_REPLICATES
 from ensgap.stack import FastInit
 from ensgap.stopping import Stopping
 from ensgap.tasks import Task
@@ -19,8 +20,6 @@ from ensgap.train import TrainConfig
 SMOKE = {"members": 3, "replicates": 2, "epochs": 4, "val_fractions": (0.2, 0.3)}
 MAX_EPOCHS = 1000
 """Of a training that stops early; no run of ours came near it."""
-STACKED_REPLICATES = 5
-"""Replicates that one trial trains together where that is faster; in a loop it is not, and each has its own trial."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ class DesignConfig(StudyConfig):
             task=task,
             members=members,
             replicates=self.pick("replicates", own.pop("replicates"), smoke),
-            replicates_per_trial=1 if task.loop_on_cpu else STACKED_REPLICATES,
+            replicates_per_trial=self.replicates_per_trial or (1 if task.loop_on_cpu else STACKED_REPLICATES),
             train=train,
             val_fractions=tuple(sorted(set(fractions))),
             holdouts=tuple(sorted(orders, reverse=True)),

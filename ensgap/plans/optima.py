@@ -2,7 +2,7 @@
 
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from ensgap.config import StudyConfig, flag
 from ensgap.errors import UserError
@@ -10,7 +10,7 @@ from ensgap.holdout import Holdout, parse_order
 from ensgap.hyperparameters import Setting
 from ensgap.losses import Objective, check_objective
 from ensgap.secrets import mask
-from ensgap.spec import FIRST_TEST_REPLICATE, TrialSpec
+from ensgap.spec import FIRST_TEST_REPLICATE, STACKED_REPLICATES, TrialSpec, in_trials
 from ensgap.stack import Precision
 from ensgap.tasks import Task
 from ensgap.train import TrainConfig
@@ -23,18 +23,11 @@ SMOKE = {"members": 2, "replicates": 2, "test_replicates": 2, "epochs": 2, "val_
 class SearchPlan:
     """Everything that decides the study's figures, and where they go."""
 
-    may_change: ClassVar[tuple[str, ...]] = (
-        "out",
-        "num_samples",
-        "test_replicates",
-        "objective",
-        "optuna_storage",
-        "prune",
-    )
     study: str
     task: Task
     members: int
     replicates: int
+    replicates_per_trial: int
     test_replicates: int
     train: TrainConfig
     holdout: Holdout
@@ -49,8 +42,23 @@ class SearchPlan:
     optuna_storage: str | None  # with its password
     prune: bool
 
+    @property
+    def may_change(self) -> tuple[str, ...]:
+        """What a continuation may change; replicates where they are trials of their own, not what Optuna was told."""
+        more = ("replicates",) if self.search == "grid" and not self.prune else ()
+        return ("out", "num_samples", "test_replicates", "objective", "optuna_storage", "prune", *more)
+
+    def search_trials(self, setting: Setting) -> list[TrialSpec]:
+        """The trials that train a setting beside a holdout."""
+        spec = self.search_trial(setting)
+        return [replace(spec, replicates=some) for some in in_trials(self.replicates, self.replicates_per_trial)]
+
+    def settings_to_test(self) -> list[Setting]:
+        """Those that are retrained and tested in any case, whatever is selected."""
+        return []
+
     def search_trial(self, setting: Setting) -> TrialSpec:
-        """The trial that trains a setting beside a holdout."""
+        """All replicates of a setting in one trial."""
         return TrialSpec(
             task=self.task.name,
             phase="search",
@@ -68,8 +76,7 @@ class SearchPlan:
         """The trials that retrain a setting on the whole pool: as many replicates at once as in the search, so that
         what fitted into memory there fits here.
         """
-        ids = range(FIRST_TEST_REPLICATE, FIRST_TEST_REPLICATE + self.test_replicates)
-        groups = [tuple(ids[i : i + self.replicates]) for i in range(0, len(ids), self.replicates)]
+        groups = in_trials(self.test_replicates, self.replicates_per_trial, FIRST_TEST_REPLICATE)
         spec = replace(self.search_trial(setting), phase="test", holdout=None)
         return [replace(spec, replicates=group) for group in groups]
 
@@ -141,6 +148,16 @@ class SearchStudyConfig(StudyConfig):
             "optuna_storage": self.optuna_storage,
             "prune": self._resolve_prune(pick("replicates", usual.replicates)),
         }
+
+    def in_one_trial(self, search: SearchName, replicates: int, task: Task) -> int:
+        """How many replicates a trial trains: Optuna is told of whole settings, and pruning compares replicates."""
+        if search == "grid" and not self.prune:
+            return self.replicates_per_trial or (1 if task.loop_on_cpu else STACKED_REPLICATES)
+        if self.replicates_per_trial not in (None, replicates):
+            raise UserError(
+                "--replicates-per-trial is for a grid without --prune; else a trial trains all replicates of a setting."
+            )
+        return replicates
 
     def _resolve_prune(self, replicates: int) -> bool:
         if self.prune and replicates < 2:

@@ -1,7 +1,7 @@
 """What the plans of all studies have in common."""
 
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 from ensgap.errors import UserError
 from ensgap.tasks import Task
@@ -10,8 +10,10 @@ from ensgap.tasks import Task
 class Plan(Protocol):
     """Everything that decides a study's figures, and where they go."""
 
-    may_change: ClassVar[tuple[str, ...]]
-    """What may differ in a continuation; anything else would change figures that are already there."""
+    @property
+    def may_change(self) -> tuple[str, ...]:
+        """What may differ in a continuation; anything else would change figures that are already there."""
+        ...
 
     @property
     def study(self) -> str:

@@ -1,7 +1,7 @@
 """Tuning any hyperparameters of any task: the configuration, and the plan with every gap filled."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from ensgap import space as spaces
 from ensgap.config import flag
@@ -17,8 +17,12 @@ SAMPLES, SMOKE_SAMPLES = 30, 4
 class TunePlan(SearchPlan):
     """A search over any space."""
 
-    may_change: ClassVar[tuple[str, ...]] = ("space", "search", *SearchPlan.may_change)
     space: Space
+
+    @property
+    def may_change(self) -> tuple[str, ...]:
+        """What a continuation may change."""
+        return ("space", "search", *super().may_change)
 
     def to_json(self) -> dict[str, Any]:
         """For study.json."""
@@ -43,4 +47,7 @@ class TuneConfig(SearchStudyConfig):
             samples = int(min(samples, spaces.size_of(self.space)))
         else:
             raise UserError(f"--search is optuna, random or grid, however: {self.search}.")
-        return TunePlan(**common, search=self.search, num_samples=samples, space=self.space)
+        together = self.in_one_trial(self.search, common["replicates"], task)
+        return TunePlan(
+            **common, search=self.search, replicates_per_trial=together, num_samples=samples, space=self.space
+        )

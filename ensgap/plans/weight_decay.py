@@ -2,10 +2,11 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from ensgap.config import flag
 from ensgap.errors import UserError
+from ensgap.hyperparameters import Setting
 from ensgap.plans.optima import SearchPlan, SearchStudyConfig
 from ensgap.tasks import Task
 from ensgap.tasks.task import log_spaced
@@ -19,12 +20,21 @@ SMOKE_GRID = (0.0, 1e-3, 1e-2)
 class WeightDecayPlan(SearchPlan):
     """A search over weight decays."""
 
-    may_change: ClassVar[tuple[str, ...]] = ("grid", *SearchPlan.may_change)
     grid: tuple[float, ...]
+    also_test: tuple[float, ...]
+
+    @property
+    def may_change(self) -> tuple[str, ...]:
+        """What a continuation may change."""
+        return ("grid", "also_test", *super().may_change)
+
+    def settings_to_test(self) -> list[Setting]:
+        """The weight decays that are retrained and tested in any case."""
+        return [{"weight_decay": value} for value in self.also_test]
 
     def to_json(self) -> dict[str, Any]:
         """For study.json."""
-        return super().to_json() | {"grid": [*self.grid]}
+        return super().to_json() | {"grid": [*self.grid], "also_test": [*self.also_test]}
 
 
 @dataclass(frozen=True)
@@ -36,12 +46,20 @@ class WeightDecayConfig(SearchStudyConfig):
     )
     num_samples: int | None = flag("how many settings to try; in a grid: 0 and the rest log-spaced over its range")
     grid: tuple[float, ...] | None = flag("the weight decays to try; 0 is always among them")
+    also_test: tuple[float, ...] | None = flag("weight decays to retrain and test beside the two optima, such as 0")
 
     def plan(self, task: Task) -> WeightDecayPlan:
         """The study to run."""
         common = self.common("weight_decay", task)
         grid = self._resolve_grid(SMOKE_GRID if self.smoke else task.preset(self.preset).grid)
-        return WeightDecayPlan(**common, search=self.search, grid=grid, num_samples=self._resolve_samples(grid))
+        return WeightDecayPlan(
+            **common,
+            search=self.search,
+            replicates_per_trial=self.in_one_trial(self.search, common["replicates"], task),
+            grid=grid,
+            also_test=tuple(sorted(set(self.also_test or ()))),
+            num_samples=self._resolve_samples(grid),
+        )
 
     def check_ranges(self) -> None:
         """Refuse numbers that make no sense."""
@@ -53,9 +71,10 @@ class WeightDecayConfig(SearchStudyConfig):
         if self.grid is not None and self.search == "grid" and self.num_samples is not None:
             raise UserError("--num-samples and --grid both say how many settings a grid has; give one of them.")
         grid = default if self.grid is None else self.grid
-        bad = [value for value in grid if not (value >= 0 and math.isfinite(value))]
-        if bad:
-            raise UserError(f"--grid takes weight decays from 0 up, however: {bad[0]:g}.")
+        for flag_name, values in (("--grid", grid), ("--also-test", self.also_test or ())):
+            bad = [value for value in values if not (value >= 0 and math.isfinite(value))]
+            if bad:
+                raise UserError(f"{flag_name} takes weight decays from 0 up, however: {bad[0]:g}.")
         positive = [value for value in grid if value > 0]
         if not positive:
             raise UserError("--grid needs at least one weight decay above 0 beside the 0 that is always tried.")

@@ -83,12 +83,16 @@ def require_samples(plan: SearchPlan, runner: Runner) -> None:
 
 
 def _retrain(plan: SearchPlan, runner: Runner, data: TaskData) -> None:
-    """Only what selection chose meets the test data."""
+    """Only what selection chose, and what was to be tested in any case, meets the test data."""
     trials = read_settings(runner.folder, "search")
     selection = select_settings(trials, plan.objective)
     chosen = {
         order_of(setting): setting
-        for setting in (trials[selection.ind.trial].setting, trials[selection.ens.trial].setting)
+        for setting in (
+            trials[selection.ind.trial].setting,
+            trials[selection.ens.trial].setting,
+            *plan.settings_to_test(),
+        )
     }
     specs = [spec for _, setting in sorted(chosen.items()) for spec in plan.test_trials(setting)]
     runner.run_grid(specs, data.test)

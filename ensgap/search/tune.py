@@ -75,7 +75,8 @@ def tune(
 def _searching(plan: TunePlan) -> Callable[[Runner], None]:
     def search(runner: Runner) -> None:
         if plan.search == "grid":
-            runner.run_grid([plan.search_trial(s) for s in spaces.grid_of(plan.space, plan.num_samples)])
+            settings = spaces.grid_of(plan.space, plan.num_samples)
+            runner.run_grid([spec for setting in settings for spec in plan.search_trials(setting)])
             return
         digest = hashlib.sha256(json.dumps(spaces.in_json(plan.space)).encode()).hexdigest()[:8]
         for _ in range(ROUNDS):

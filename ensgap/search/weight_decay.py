@@ -28,11 +28,11 @@ def between(low: float, high: float) -> Space:
 
 
 def _search(plan: WeightDecayPlan, runner: Runner) -> None:
-    grid = [plan.search_trial({"weight_decay": value}) for value in plan.grid]
+    grid = [spec for value in plan.grid for spec in plan.search_trials({"weight_decay": value})]
     if plan.search == "grid":
         runner.run_grid(grid)
         return
-    zero, *positive = (spec.setting for spec in grid)
+    zero, *positive = ({"weight_decay": value} for value in plan.grid)
     ask_optuna(plan, runner, between(plan.grid[1], plan.grid[-1]), first=positive, outside=[zero])
     runner.run_grid(grid)  # what a larger grid adds to a study that already has its samples
     require_samples(plan, runner)

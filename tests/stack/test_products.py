@@ -1,0 +1,29 @@
+"""Products by oneDNN are products, whatever the shape, and are used for float32 on CPUs that have AVX-512 only."""
+
+import pytest
+import torch
+
+from ensgap.stack.products import has_onednn, matmul_t, suits_onednn
+
+pytestmark = pytest.mark.skipif(not has_onednn(), reason="this processor has no AVX-512")
+
+
+@pytest.mark.parametrize(("rows", "inputs", "outputs"), [(1, 1, 1), (7, 64, 10), (512, 64, 64), (128, 33, 257)])
+def test_is_the_product(rows: int, inputs: int, outputs: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    x, weight = torch.randn(rows, inputs, generator=generator), torch.randn(outputs, inputs, generator=generator)
+    bias = torch.randn(outputs, generator=generator)
+    wanted = x.double() @ weight.double().T
+    torch.testing.assert_close(matmul_t(x, weight).double(), wanted, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(matmul_t(x, weight.T.contiguous().T).double(), wanted, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(matmul_t(x.T.contiguous().T, weight).double(), wanted, rtol=1e-4, atol=1e-4)
+    with_relu = matmul_t(x, weight, bias, relu=True).double()
+    torch.testing.assert_close(with_relu, (wanted + bias.double()).relu(), rtol=1e-4, atol=1e-4)
+
+
+def test_other_precisions_go_elsewhere() -> None:
+    assert suits_onednn(torch.zeros(2, 2))
+    assert not suits_onednn(torch.zeros(2, 2, dtype=torch.float64))
+    assert not suits_onednn(torch.zeros(2, 2, device="meta"))
+    with torch.autocast("cpu", torch.bfloat16):
+        assert not suits_onednn(torch.zeros(2, 2))
