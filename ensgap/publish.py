@@ -7,6 +7,7 @@ very large test data all but a share. Done again while a study goes on, it adds 
 
 import argparse
 import json
+import shlex
 import shutil
 import sys
 from dataclasses import replace
@@ -24,20 +25,25 @@ from ensgap.secrets import mask
 from ensgap.storage import Place, open_place, write_whole
 from ensgap.tasks import TASKS
 
-MOST_POINTS = 10_000
-"""Of test data; more of it is thinned out evenly, the same points in all trials."""
+TEST_POINTS = 10_000
+"""Test data of more points is thinned out evenly, to the same points in all trials."""
+NOT_REPEATED = ("--out", "--data-dir", "--storage", "--cluster")
+"""Flags of a command that are about the machine, not about the study."""
 
 
-def publish(source: Place, destination: Path) -> StudyFolder:
+def publish(source: Place, destination: Path, test_points: int = TEST_POINTS) -> StudyFolder:
     """The published study; its report is written. Where no report can be made yet, nothing new is left there."""
     found, published = StudyFolder.of(source), StudyFolder(destination)
     study, new = found.read_study(), not published.exists()
     if not new and _what(published.read_study()) != _what(study):
         raise UserError(f"{destination} holds another study; choose another destination, or delete it.")
-    published.write_study(_record(study, destination))
+    record = _record(study, destination, test_points)
+    if not new and published.read_study().get("test_points") != record.get("test_points"):
+        shutil.rmtree(destination / "trials")
+    published.write_study(record)
     records: list[Place] = [*found.trials.glob("*/trial.json")]
-    for record in sorted(records, key=str):
-        _copy_trial(record.parent, published.trials / record.parent.name)
+    for file in sorted(records, key=str):
+        _copy_trial(file.parent, published.trials / file.parent.name, test_points)
     try:
         write_report(published, kinds=("png",))
     except UserError as error:
@@ -51,19 +57,29 @@ def _what(study: dict[str, dict[str, object]]) -> list[object]:
     return [study["config"][name] for name in ("study", "task", "members", "seed", "train_fraction")]
 
 
-def _record(study: dict[str, Any], destination: Path) -> dict[str, Any]:
+def _record(study: dict[str, Any], destination: Path, test_points: int) -> dict[str, Any]:
     """What study.json says, without places of the machine; and what older ones do not say yet."""
     config = study["config"] | {"out": destination.name}
     if config["study"] == "weight_decay" and config["task"] in TASKS:
         config = {"as_paper": repeats_paper(TASKS[config["task"]], config)} | config
+    found = {name: value for name, value in study.items() if name != "storage"}
+    found |= {"config": config, "command": _portable(study["command"])}
     data = study["data"]
-    if data["test"] > MOST_POINTS:
-        note = f"Published with {MOST_POINTS:,} of the {data['test']:,} test points: the figures are of those."
-        data = data | {"notes": [*data["notes"], note]}
-    return {name: value for name, value in study.items() if name != "storage"} | {"config": config, "data": data}
+    if data["test"] > test_points:
+        note = f"Published with {test_points:,} of the {data['test']:,} test points: the figures are of those."
+        found |= {"test_points": test_points, "data": data | {"notes": [*data["notes"], note]}}
+    return found
 
 
-def _copy_trial(source: Place, destination: Place) -> None:
+def _portable(command: str) -> str:
+    """The command without flags that are about the machine."""
+    words = shlex.split(command)
+    places = [i for i, word in enumerate(words) if word.partition("=")[0] in NOT_REPEATED]
+    gone = {*places, *(i + 1 for i in places if "=" not in words[i])}
+    return shlex.join([word for i, word in enumerate(words) if i not in gone])
+
+
+def _copy_trial(source: Place, destination: Place, test_points: int) -> None:
     """The record last, so that a trial which has one is complete."""
     record = json.loads((source / "trial.json").read_bytes())
     record["details"].pop("reason", None)  # of a failure: it may name places of the machine
@@ -74,17 +90,17 @@ def _copy_trial(source: Place, destination: Place) -> None:
     for file in files:
         predictions = Predictions.load(file)
         if record["identity"]["phase"] == "test" or file.name.endswith("test.npz"):
-            predictions = _thinned(predictions)
+            predictions = _thinned(predictions, test_points)
         predictions.save(destination / file.name, half=True)
     write_whole(destination / "trial.json", content)
 
 
-def _thinned(test: Predictions) -> Predictions:
+def _thinned(test: Predictions, most: int) -> Predictions:
     """At most so many points, evenly spaced."""
     points = test.labels.shape[1]
-    if points <= MOST_POINTS:
+    if points <= most:
         return test
-    kept = torch.arange(MOST_POINTS) * points // MOST_POINTS
+    kept = torch.arange(most) * points // most
     logits, held = test.logits[:, :, kept], test.held[:, :, kept]
     return replace(test, logits=logits, held=held, labels=test.labels[:, kept], index=test.index[:, kept])
 
@@ -98,9 +114,13 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m ensgap.publish", description=__doc__)
     parser.add_argument("folder", help="a study's folder, or its address in a bucket")
     parser.add_argument("destination", type=Path, help="such as reports/published/weight_decay-nci1")
+    parser.add_argument(
+        "--test-points", type=int, default=TEST_POINTS, help="test points to keep (default: %(default)s)"
+    )
     arguments = parser.parse_args()
+    torch.set_num_threads(1)  # small computations, which several threads only slow down
     try:
-        publish(open_place(arguments.folder), arguments.destination)
+        publish(open_place(arguments.folder), arguments.destination, arguments.test_points)
     except UserError as error:
         print(f"ensgap.publish: {mask(str(error))}", file=sys.stderr)
         sys.exit(2)

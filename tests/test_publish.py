@@ -53,10 +53,12 @@ def test_an_older_study_learns_that_it_repeats_the_paper(tmp_path: Path) -> None
     folder = study_of_nci1(tmp_path / "study")
     study = folder.read_study()
     del study["config"]["as_paper"]
-    folder.write_study(study | {"storage": "s3://studies/here"})
+    command = f"python studies/weight_decay.py --out {tmp_path} --data-dir={tmp_path} --task nci1 --grid 0 1e-3"
+    folder.write_study(study | {"storage": "s3://studies/here", "command": command})
     published = publish(tmp_path / "study", tmp_path / "published")
     assert (tmp_path / "published" / "tables" / "paper.csv").exists()
     assert not [*published.local.glob("figures/*.pdf")] and [*published.local.glob("figures/*.png")]
+    assert published.read_study()["command"] == "python studies/weight_decay.py --task nci1 --grid 0 1e-3"
     for file in published.local.rglob("*.json"):
         assert str(tmp_path) not in file.read_text() and "s3://" not in file.read_text()
 
@@ -79,10 +81,10 @@ def test_an_unfinished_study_is_published_as_soon_as_it_has_a_report(tmp_path: P
         write_report(StudyFolder(source))
 
 
-def test_large_test_data_is_thinned_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ensgap.publish.MOST_POINTS", 50)
+def test_large_test_data_is_thinned_out(tmp_path: Path) -> None:
     study_of_nci1(tmp_path / "study")
-    publish(tmp_path / "study", tmp_path / "published")
+    publish(tmp_path / "study", tmp_path / "published", test_points=60)
+    publish(tmp_path / "study", tmp_path / "published", test_points=50)
     whole, thin = (
         Predictions.load(next((tmp_path / name).glob("trials/test-*/*.npz"))) for name in ("study", "published")
     )

@@ -4,6 +4,8 @@ import argparse
 import sys
 from pathlib import Path
 
+import torch
+
 from ensgap.errors import UserError
 from ensgap.folder import StudyFolder
 from ensgap.report import write_report
@@ -15,6 +17,7 @@ if __name__ == "__main__":
     parser.add_argument("folder", help="a study's folder, such as reports/weight_decay-digits or s3://bucket/path")
     parser.add_argument("--out", type=Path, help="where to write the report (default: the folder)")
     arguments = parser.parse_args()
+    torch.set_num_threads(1)  # small computations, which several threads only slow down
     try:
         place = open_place(arguments.folder)
         out = arguments.out or (None if isinstance(place, Path) else Path("reports") / place.name)

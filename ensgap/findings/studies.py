@@ -1,0 +1,107 @@
+"""The published studies: which there are, what each is worth as evidence, and what it cost."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from ensgap.folder import StudyFolder
+
+Worth = Literal["as in the paper", "scaled down", "not in the paper"]
+PAPER_TASKS = ("nci1", "cifar10", "covertype", "ag_news")
+STUDIES = ("weight_decay", "early_stopping", "temperature", "batch_ensemble", "tune")
+MAIN_TABLES = {
+    "weight_decay": ("Beside the paper", "Test data"),
+    "early_stopping": ("Test data, ensemble: NLL",),
+    "temperature": ("Test data, ensemble: NLL",),
+}
+"""How the captions of the tables begin that a page shows first; the first table elsewhere."""
+
+
+@dataclass(frozen=True)
+class PublishedStudy:
+    """A folder that `ensgap.publish` wrote."""
+
+    path: Path
+    record: Mapping[str, Any]  # study.json
+
+    @property
+    def folder(self) -> StudyFolder:
+        """To read its results from."""
+        return StudyFolder(self.path)
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """The study's configuration."""
+        config: Mapping[str, Any] = self.record["config"]
+        return config
+
+    @property
+    def name(self) -> str:
+        """Which study."""
+        return str(self.config["study"])
+
+    @property
+    def task(self) -> str:
+        """On which task."""
+        return str(self.config["task"])
+
+    @property
+    def worth(self) -> Worth:
+        """Whether its figures may be compared with the paper's in value, in direction only, or not at all."""
+        if self.config.get("as_paper"):
+            return "as in the paper"
+        return "scaled down" if self.task in PAPER_TASKS else "not in the paper"
+
+    @property
+    def core_hours(self) -> float:
+        """Of training, summed over trials; each had a core."""
+        records = self.path.glob("trials/*/trial.json")
+        return sum(float(json.loads(path.read_bytes())["seconds"]) for path in sorted(records)) / 3600
+
+    @property
+    def markdown(self) -> str:
+        """Its report."""
+        return (self.path / "report.md").read_text()
+
+    @property
+    def title(self) -> str:
+        """Of its report."""
+        return self.markdown.partition("\n")[0].removeprefix("# ")
+
+    @property
+    def headline(self) -> str:
+        """Its answer in words."""
+        return str(json.loads((self.path / "summary.json").read_bytes())["headline"])
+
+    @property
+    def notes(self) -> list[str]:
+        """What a reader must know of it."""
+        return [line.removeprefix("> ") for line in self.markdown.splitlines() if line.startswith("> ")]
+
+    @property
+    def figure(self) -> tuple[str, str]:
+        """The caption and the file of the first figure of its report."""
+        found = re.search(r"^!\[(.*)\]\((.*)\)$", self.markdown, flags=re.MULTILINE)
+        assert found is not None
+        return found[1], found[2]
+
+    @property
+    def table(self) -> str:
+        """The table to show first, with its caption above it."""
+        tables = re.findall(r"^[^|\n].*\n\n(?:\|.*\n)+", self.markdown, flags=re.MULTILINE)
+        starts = MAIN_TABLES.get(self.name, ())
+        chosen = [table for start in starts for table in tables if table.startswith(start)]
+        return str((chosen or tables)[0]).rstrip("\n")
+
+
+def read_published(published: Path) -> list[PublishedStudy]:
+    """All of them, in reading order: by study, the paper's tasks first."""
+
+    def place(study: PublishedStudy) -> tuple[int, bool, str]:
+        return STUDIES.index(study.name), study.task not in PAPER_TASKS, study.path.name
+
+    files = sorted(published.glob("*/study.json"))
+    return sorted((PublishedStudy(file.parent, json.loads(file.read_bytes())) for file in files), key=place)
