@@ -37,7 +37,7 @@ UNMOVED = ("ag_news",)
 class Answer:
     """What one study says to a claim."""
 
-    task: str
+    on: str  # its task, and whatever tells it from other studies of that task
     worth: Worth
     parts: tuple[Part, ...]
 
@@ -77,7 +77,7 @@ def answer_claims(published: Path) -> list[Answered]:
     found = []
     for claim in CLAIMS:
         answers = ((study, claim.answer(study, results)) for study, results in studies if study.name == claim.study)
-        found.append(Answered(claim, tuple(Answer(s.task, s.worth, tuple(parts)) for s, parts in answers if parts)))
+        found.append(Answered(claim, tuple(Answer(s.on, s.worth, tuple(parts)) for s, parts in answers if parts)))
     return found
 
 

@@ -61,7 +61,7 @@ def _short(answered: Answered) -> str:
     """The answers in a table's cell."""
     if not answered.answers:
         return f"not answered yet: `{answered.claim.command}`"
-    return "; ".join(f"**{a.verdict}** ({a.task}{_label(a.worth)})" for a in answered.answers)
+    return "; ".join(f"**{a.verdict}** ({a.on}{_label(a.worth)})" for a in answered.answers)
 
 
 def _label(worth: Worth) -> str:

@@ -49,6 +49,11 @@ class PublishedStudy:
         return str(self.config["task"])
 
     @property
+    def on(self) -> str:
+        """Its task, and whatever else its folder's name says: `digits`, `digits-m16`."""
+        return self.path.name.removeprefix(f"{self.name}-")
+
+    @property
     def worth(self) -> Worth:
         """Whether its figures may be compared with the paper's in value, in direction only, or not at all."""
         if self.config.get("as_paper"):
