@@ -56,16 +56,16 @@ def _of_group(
         norm.track(mean.T, rstd.T, batch, some)
         y = z.new_empty(z.shape[1], z.shape[0], batch)
         torch.clamp_min(normal, 0, out=y.transpose(0, 1))
-        saved.append((weight, scale, x, z, mean, rstd, y))
+        saved.append((weight, scale, x, z, mean, rstd, normal))
         x = y
     logits = torch.baddbmm(last.bias[some].unsqueeze(2), last.weight[some], x)
     nll, grad = nll_and_gradient(logits, labels, dim=1)
     grad.div_(batch_size)
     found = [grad.sum(2), torch.bmm(grad, x.transpose(1, 2))]  # from the last parameter to the first
     grad = torch.bmm(last.weight[some].transpose(1, 2), grad).transpose(0, 1)
-    for layer, (weight, scale, x, z, mean, rstd, y) in reversed([*enumerate(saved)]):
+    for layer, (weight, scale, x, z, mean, rstd, normal) in reversed([*enumerate(saved)]):
         masked = torch.empty_like(z)
-        torch.ops.aten.threshold_backward(grad, y.transpose(0, 1), 0, grad_input=masked)
+        torch.ops.aten.threshold_backward(grad, normal, 0, grad_input=masked)
         grad, grad_scale, grad_shift = normalize_backward(masked, z, scale, mean, rstd)
         grad_weight = grouped_product(grad, x.transpose(1, 2)).transpose(0, 1)
         found += [grad_shift.T, grad_scale.T, grad_weight]
