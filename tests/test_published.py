@@ -101,6 +101,7 @@ def test_there_are_studies() -> None:
     assert FOLDERS
 
 
+@pytest.mark.slow
 @needs_studies
 def test_the_page_is_rebuilt_too(tmp_path: Path) -> None:
     assert same_text(page(REPORTS, tmp_path), (REPORTS / "README.md").read_text())

@@ -103,7 +103,7 @@ def test_joint_stopping_is_found_better_or_worse(tmp_path: Path) -> None:
     assert found.verdict == "does not hold" and found.worth == "scaled down"
 
 
-@pytest.mark.parametrize(("factor", "cell"), [(1.0, F), (0.3, A)])
+@pytest.mark.parametrize(("factor", "cell"), [(1.0, F), (0.05, A)])
 def test_a_temperature_adds_nothing_or_much(tmp_path: Path, factor: float, cell: Side) -> None:
     def predict(spec: TrialSpec, _: int) -> Made:
         """What is calibrated on test data, times a factor that only a temperature takes away again."""
