@@ -9,9 +9,12 @@ from functools import cache
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 NARROW = 16
 """Columns below which MKL is faster by the transposed product."""
+ROWS = 256
+"""oneDNN makes a kernel for every shape, and batches of graphs or texts differ in theirs; multiples of this are few."""
 LARGE = 1 << 22
 """Multiplications of a product from which oneDNN's ten microseconds of overhead pay off."""
 
@@ -34,6 +37,16 @@ def matmul_t(x: Tensor, weight: Tensor, bias: Tensor | None = None, relu: bool =
     """
     found: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "relu" if relu else "none", [], "")
     return found
+
+
+def times_t(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """The same by whichever library suits."""
+    return matmul_t(x, weight, bias) if suits_onednn(x) else F.linear(x, weight, bias)
+
+
+def padded(rows: int) -> int:
+    """So many rows, or the next number of rows that is a multiple of `ROWS`."""
+    return -(-rows // ROWS) * ROWS
 
 
 def grouped_product(rows: Tensor, other: Tensor) -> Tensor:
