@@ -63,7 +63,7 @@ def grouped_product(rows: Tensor, other: Tensor) -> Tensor:
     one, none = [1, 1], [0, 0]
     if other.is_contiguous():  # what a transposed convolution takes for weights
         weight = other.view(members * inner, columns, 1, 1)
-        found = torch.ops.mkldnn._convolution_transpose_pointwise(
+        found: Tensor = torch.ops.mkldnn._convolution_transpose_pointwise(
             image, weight, None, none, none, one, one, members, "none", [], ""
         )
     else:
