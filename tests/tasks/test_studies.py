@@ -40,7 +40,7 @@ def test_a_tiny_study(task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
     assert summary["task"] == task
     assert summary["config"]["train_fraction"] == 0.9
-    assert "Scaled down: 0.9 of the training pool" in (tmp_path / "out" / "report.md").read_text()
+    assert "Scaled down: 90% of the training pool" in (tmp_path / "out" / "report.md").read_text()
 
 
 @real_data
