@@ -154,13 +154,13 @@ CIFAR10 = Task(
     smoke_fraction=0.002,
 )
 LAPTOP = Defaults(
-    train=TrainConfig(optimizer="sgd", lr=0.1, schedule="cosine", epochs=10),
+    train=TrainConfig(optimizer="sgd", lr=0.1, schedule="cosine", epochs=14),
     members=4,
     replicates=3,
     test_replicates=5,
     val_fraction=0.2,
     grid=(0.0, *log_spaced(3e-4, 3e-2, 7)),
-    train_fraction=0.04,
+    train_fraction=0.03,
     test_fraction=0.5,
 )
 LAPTOP_TASK = replace(
@@ -179,7 +179,7 @@ LAPTOP_TASK = replace(
         stopping_replicates=3,
         stopping_epochs=20,
         batch_ensemble_fraction=0.1,
-        train_fraction=0.04,
+        train_fraction=0.03,
         test_fraction=0.1,
     ),
     presets={},
