@@ -7,7 +7,9 @@ import torch
 from torch.nn import functional as F
 
 from ensgap.networks.mlp import StackedMLP
-from ensgap.networks.mlp_gradients import NARROW
+from ensgap.networks.mlp_gradients import FEW
+from ensgap.networks.mlp_gradients_grouped import GROUP
+from ensgap.stack.products import NARROW
 
 
 @pytest.mark.parametrize("batch", [2, NARROW - 1, NARROW, 40])
@@ -29,6 +31,26 @@ def test_they_are_autograds(hidden: tuple[int, ...], batch: int) -> None:
         torch.testing.assert_close(nll, losses.detach())
         torch.testing.assert_close(gradients, list(expected))
     torch.testing.assert_close(ours.state_dict(), theirs.state_dict())
+
+
+@pytest.mark.parametrize("members", [2, FEW, GROUP + 3])
+@pytest.mark.parametrize("hidden", [(32, 24), (256, 512)])
+@pytest.mark.parametrize("batch", [5, 128])
+def test_in_float32_they_are_those_in_float64(members: int, hidden: tuple[int, ...], batch: int) -> None:
+    """Products have other kernels in float32, which depend on sizes."""
+    torch.manual_seed(0)
+    single = StackedMLP(members, 20, hidden, 4)
+    with torch.no_grad():
+        for parameter in single.parameters():
+            parameter.normal_(std=0.1)
+    double = copy.deepcopy(single).double()
+    inputs, labels = torch.randn(members, batch, 20), torch.randint(4, (members, batch))
+    nll, gradients = single.gradients(inputs, labels, batch)
+    wanted_nll, wanted = double.gradients(inputs.double(), labels, batch)
+    torch.testing.assert_close(nll.double(), wanted_nll, rtol=1e-4, atol=1e-4)
+    for gradient, expected in zip(gradients, wanted, strict=True):
+        torch.testing.assert_close(gradient.double(), expected, rtol=1e-3, atol=2e-5)
+    torch.testing.assert_close(single.double().state_dict(), double.state_dict(), rtol=1e-4, atol=1e-5)
 
 
 def test_one_point_has_no_variance() -> None:
