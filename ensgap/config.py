@@ -42,7 +42,10 @@ class StudyConfig:
     retries: int = flag("times that a trial is tried again after its worker died or it failed", 3)
     resume: bool = flag("continue the study in the folder, keeping every finished trial", False)
     train_fraction: float | None = flag("share of the training pool to use, stratified (default: all of it)")
-    preset: str | None = flag("the task's settings by name: paper has those of the paper")
+    test_fraction: float | None = flag("share of the test data to use, stratified (default: all of it)")
+    preset: str | None = flag(
+        "the task's settings by name: paper has those of the paper, laptop scaled-down ones for two cores"
+    )
     precision: Precision = flag("float32, or bfloat16 for mixed precision", "float32")
     hidden_layers: int | None = flag("hidden layers of the MLP, for covertype (default: 3)")
     kernels: Kernels = flag("how members are computed: batched, in a loop, or auto: what is faster here", "auto")
@@ -67,8 +70,10 @@ class StudyConfig:
         self.check_at_least(least | {"concurrency": 1})
         if self.lr is not None and not (self.lr > 0 and math.isfinite(self.lr)):
             raise UserError(f"--lr must be a positive number, however: {self.lr:g}.")
-        if self.train_fraction is not None and not 0 < self.train_fraction <= 1:
-            raise UserError(f"--train-fraction must be above 0 and at most 1, however: {self.train_fraction:g}.")
+        for name in ("train_fraction", "test_fraction"):
+            share = getattr(self, name)
+            if share is not None and not 0 < share <= 1:
+                raise UserError(f"--{name.replace('_', '-')} must be above 0 and at most 1, however: {share:g}.")
         if self.gpus_per_trial is not None and not self.gpus_per_trial >= 0:
             raise UserError(f"--gpus-per-trial must not be negative, however: {self.gpus_per_trial:g}.")
 
@@ -85,5 +90,7 @@ class StudyConfig:
         return given if given is not None else smoke.get(name, usual) if self.smoke else usual
 
     def folder(self, study: str) -> Path:
-        """Where the study goes."""
-        return self.out or Path("reports") / f"{study}-{Path(self.task).stem}{'-smoke' if self.smoke else ''}"
+        """Where the study goes; a scaled-down one and a smoke run stand apart."""
+        preset = [self.preset] if self.preset not in (None, "paper") else []
+        names = [study, Path(self.task).stem, *preset, *["smoke"] * self.smoke]
+        return self.out or Path("reports") / "-".join(map(str, names))

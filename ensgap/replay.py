@@ -17,6 +17,7 @@ import numpy as np
 
 from ensgap.errors import UserError
 from ensgap.folder import StudyFolder
+from ensgap.hyperparameters import order_of
 from ensgap.losses import objective_names
 from ensgap.pruning import Curve, is_beaten
 
@@ -90,11 +91,19 @@ def read_curves(folder: StudyFolder) -> list[Curve]:
     records = [record for record, _ in folder.ended_trials("search")]
     if any(record.status == "pruned" for record in records):
         raise UserError(f"Trials in {folder.path} were pruned already; replay a study that ran without --prune.")
-    found = [record.details["curves"] for record in records if record.status == "finished" and record.details]
+    found: dict[object, list[Curve]] = {}  # by setting, whose replicates may be trials of their own
+    for record in records:
+        if record.status == "finished" and record.details:
+            found.setdefault(order_of(record.setting), []).append(Curve.of(record.details["curves"]))
     if not found:
         raise UserError(f"No trial in {folder.path} has a validation curve; run a search there.")
     objective = folder.read_study()["config"].get("objective", "nll")
-    return [Curve.of(curves).of_objectives(objective_names(objective)) for curves in found]
+    return [_joined(curves).of_objectives(objective_names(objective)) for curves in found.values()]
+
+
+def _joined(curves: Sequence[Curve]) -> Curve:
+    names, epochs = curves[0].values, curves[0].epochs
+    return Curve(epochs, {name: np.concatenate([c.values[name] for c in curves], axis=1) for name in names})
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -11,6 +11,7 @@ from ensgap.folder import StudyFolder
 from ensgap.gap import Estimate
 from ensgap.hyperparameters import Value, in_words
 from ensgap.report import write_report
+from ensgap.report.report import say_scaled_down
 from ensgap.report.tune import headline
 from ensgap.report.words import unit_of
 from ensgap.results.optima import SettingFigures, StudyResults
@@ -93,17 +94,20 @@ class TuneResult:
     def __str__(self) -> str:
         unit = unit_of(self.results.objective)
         lines = [f"h_ind: {in_words(self.h_ind)}", f"h_ens: {in_words(self.h_ens)}", f"gap:   {self._gap} {unit}"]
-        return "\n".join([headline(self.results), "", *lines])
+        return "\n".join([self._answer(), "", *lines])
 
     def __repr__(self) -> str:
         return str(self)
+
+    def _answer(self) -> str:
+        return say_scaled_down(self.results.config, headline(self.results))
 
     def _repr_html_(self) -> str:
         rows = [("best for the average member", in_words(self.h_ind)), ("best for the ensemble", in_words(self.h_ens))]
         body = "".join(f"<tr><td>{title}</td><td>{escape(text)}</td></tr>" for title, text in rows)
         unit = unit_of(self.results.objective)
         body += f"<tr><td>optimality gap, {unit}</td><td>{self._gap._repr_html_()}</td></tr>"
-        return f"<p>{escape(headline(self.results))}</p><table>{body}</table>"
+        return f"<p>{escape(self._answer())}</p><table>{body}</table>"
 
 
 def _row(trial: SettingFigures) -> dict[str, Any]:

@@ -47,6 +47,7 @@ class TrialSpec:
     train: TrainConfig
     holdout: Holdout | None  # none in the test phase, which trains on the whole pool
     train_fraction: float = 1.0  # the share of the pool that there was
+    test_fraction: float = 1.0  # and of the test data
     precision: Precision = "float32"
     stopping: Stopping | None = None  # none: trained to the last epoch
     fast_weights: FastInit | None = None  # a BatchEnsemble with this initialisation; none: a deep ensemble
@@ -56,6 +57,8 @@ class TrialSpec:
         found = asdict(self) | {"setting": dict(self.setting), "replicates": list(self.replicates)}
         if self.stopping is not None:
             found["stopping"]["rules"] = list(self.stopping.rules)
+        if self.test_fraction == 1:
+            found["test_fraction"] = None  # as in trials of before there was a choice
         return {name: value for name, value in found.items() if value is not None or name == "holdout"}
 
     @classmethod

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ensgap.folder import StudyFolder
+from ensgap.folder import StudyFolder, TrialRecord, write_json
 from ensgap.pruning import Curve
 from ensgap.replay import main, optima, read_curves, replay, replays
 
@@ -61,6 +61,20 @@ def test_on_a_real_study(finished_study: Path, capsys: pytest.CaptureFixture[str
     assert all(curve.epochs == tuple(range(3, 31, 3)) for curve in curves)
     main([str(finished_study), "--orders", "3"])
     assert "0 of 3" in capsys.readouterr().out
+
+
+def test_replicates_that_are_trials_of_their_own_are_joined(tmp_path: Path) -> None:
+    folder = StudyFolder(tmp_path)
+    folder.write_study({"config": {"study": "weight_decay"}})
+    for replicate in (0, 1):
+        row = [0.5 + replicate, 0.25 + replicate]
+        curves = {"epoch": [1, 2], "avg_member_nll": [[v] for v in row], "ensemble_nll": [[v / 2] for v in row]}
+        identity = {"setting": {"weight_decay": 0.1}, "replicates": [replicate]}
+        record = TrialRecord(identity, "finished", 2, 1.0, {}, files=[], details={"curves": curves})
+        write_json(tmp_path / "trials" / f"search-{replicate}" / "trial.json", record.__dict__)
+    (curve,) = read_curves(folder)
+    assert curve.epochs == (1, 2)
+    assert curve.values["ensemble_nll"].tolist() == [[0.25, 0.75], [0.125, 0.625]]
 
 
 def test_a_folder_without_curves_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

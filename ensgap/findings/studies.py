@@ -73,8 +73,8 @@ class PublishedStudy:
 
     @property
     def title(self) -> str:
-        """Of its report."""
-        return self.markdown.partition("\n")[0].removeprefix("# ")
+        """Of its report, without what `worth` says too."""
+        return self.markdown.partition("\n")[0].removeprefix("# ").removesuffix(", scaled down")
 
     @property
     def headline(self) -> str:

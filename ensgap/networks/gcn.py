@@ -11,25 +11,23 @@ from torch.nn import functional as F
 
 from ensgap.graphs import GraphBatch
 from ensgap.stack.layers import StackedBatchNorm, StackedLinear
-from ensgap.stack.products import matmul_t, suits_onednn
+from ensgap.stack.products import matmul_t, padded, suits_onednn
 from ensgap.stack.ragged import RaggedBatchNorm, one_hot, ragged_linear
 
 CONVOLUTIONS = 4
-ROWS = 256
-"""oneDNN makes a kernel for every shape, and batches of graphs differ in their nodes; multiples of this are few."""
 
 
 class _Convolve(torch.autograd.Function):
     """ReLU of (the normalised adjacency times node features) times a weight, plus a bias.
 
     The product with the adjacency is an `embedding_bag`, on CPU much faster than gather and scatter (DESIGN.md, section
-    5); it is symmetric, so the backward pass is the same product. Nodes are padded to a multiple of `ROWS`.
+    5); it is symmetric, so the backward pass is the same product. Rows are padded, so that shapes are few.
     """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, batch: GraphBatch) -> Tensor:
         nodes = len(x)
-        near = batch.propagate(x.detach(), -(-nodes // ROWS) * ROWS)  # [rows, features]
+        near = batch.propagate(x.detach(), padded(nodes))  # [rows, features]
         y = matmul_t(near, weight, bias, relu=True)
         ctx.save_for_backward(near, weight, y)
         ctx.batch = batch

@@ -11,6 +11,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
+
+from ensgap.stack.products import padded, times_t
 
 
 @dataclass(frozen=True)
@@ -49,15 +52,16 @@ class _PackedLSTM(torch.autograd.Function):
         ctx: Any, x: Tensor, weight_ih: Tensor, weight_hh: Tensor, bias: Tensor, bounds: Sequence[tuple[int, int]]
     ) -> Tensor:  # [items, inputs] -> [items, hidden]
         hidden = weight_hh.shape[1]
-        gates = torch.addmm(bias, x, weight_ih.T)  # [items, 4 · hidden]
-        states, cells = x.new_empty(len(x), hidden), x.new_empty(len(x), hidden)
+        items = padded(len(x))
+        x = F.pad(x, (0, 0, 0, items - len(x)))
+        gates = times_t(x, weight_ih, bias)  # [items, 4 · hidden]
+        states, cells = x.new_zeros(items, hidden), x.new_empty(items, hidden)
         state = cell = x.new_zeros(bounds[0][1], hidden)
-        across = weight_hh.T
         for start, end in bounds:
             size = end - start
             own = gates[start:end]
             if start:
-                own.addmm_(state[:size], across)
+                own += times_t(state[:size], weight_hh)
             own[:, : 2 * hidden].sigmoid_()
             own[:, 2 * hidden : 3 * hidden].tanh_()
             own[:, 3 * hidden :].sigmoid_()
@@ -69,14 +73,16 @@ class _PackedLSTM(torch.autograd.Function):
             state.mul_(o)
         ctx.save_for_backward(x, weight_ih, weight_hh, gates, states, cells)
         ctx.bounds = bounds
-        return states
+        return states[: bounds[-1][1]]
 
     @staticmethod
     @torch.amp.custom_bwd(device_type="cpu")
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, weight_ih, weight_hh, gates, states, cells = ctx.saved_tensors
         bounds, hidden = ctx.bounds, weight_hh.shape[1]
+        items, first = bounds[-1][1], bounds[0][1]
         d_gates = torch.empty_like(gates)
+        d_gates[items:] = 0
         d_state = d_cell = grad.new_zeros(0, hidden)
         for step in range(len(bounds) - 1, -1, -1):
             start, end = bounds[step]
@@ -89,17 +95,22 @@ class _PackedLSTM(torch.autograd.Function):
             own = d_gates[start:end]
             torch.mul(into_cell * g, i * (1 - i), out=own[:, :hidden])
             if step:
-                first = bounds[step - 1][0]
-                torch.mul(into_cell * cells[first : first + end - start], f * (1 - f), out=own[:, hidden : 2 * hidden])
+                before = bounds[step - 1][0]
+                torch.mul(
+                    into_cell * cells[before : before + end - start], f * (1 - f), out=own[:, hidden : 2 * hidden]
+                )
             else:
                 own[:, hidden : 2 * hidden].zero_()
             torch.mul(into_cell * i, 1 - g * g, out=own[:, 2 * hidden : 3 * hidden])
             torch.mul(here * squashed, o * (1 - o), out=own[:, 3 * hidden :])
             if step:
-                d_state, d_cell = own @ weight_hh, into_cell.mul_(f)
-        before = torch.cat([torch.arange(a, a + e - s) for (a, _), (s, e) in pairwise(bounds)] or [torch.arange(0)])
-        later = d_gates[bounds[0][1] :]
-        return d_gates @ weight_ih, d_gates.T @ x, later.T @ states[before], d_gates.sum(0), None
+                d_state, d_cell = times_t(own, weight_hh.T), into_cell.mul_(f)
+        previous = torch.zeros_like(states[first:])  # the state that a later item was computed from
+        places = torch.cat([torch.arange(a, a + e - s) for (a, _), (s, e) in pairwise(bounds)] or [torch.arange(0)])
+        previous[: len(places)] = states[places]
+        d_input = times_t(x.T, d_gates.T).T
+        d_across = times_t(previous.T, d_gates[first:].T).T
+        return times_t(d_gates, weight_ih.T)[:items], d_input, d_across, d_gates.sum(0), None
 
 
 def packed_lstm(x: Tensor, weights: Sequence[Tensor], packing: Packing) -> Tensor:

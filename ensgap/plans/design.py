@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ensgap.errors import UserError
 from ensgap.holdout import Holdout, describe, replicate_holdouts
+from ensgap.plans.plan import scaled_down
 from ensgap.spec import TrialSpec, in_trials
 from ensgap.stack import FastInit, Precision
 from ensgap.stopping import Stopping
@@ -33,6 +34,7 @@ class DesignPlan:
     inits: tuple[FastInit | Literal["none"], ...]  # of fast weights; none: a deep ensemble
     seed: int
     train_fraction: float
+    test_fraction: float
     precision: Precision
     smoke: bool
     out: Path
@@ -46,7 +48,7 @@ class DesignPlan:
     def as_paper(self) -> bool:
         """Whether it repeats the paper's experiment at full size, so that its figures may be compared."""
         paper = self.task.presets.get("paper")
-        if paper is None or self.train_fraction < 1 or self.smoke:
+        if paper is None or min(self.train_fraction, self.test_fraction) < 1 or self.smoke:
             return False
         if self.stopping is None:
             same = self.members == paper.members and self.train == paper.train
@@ -100,6 +102,7 @@ class DesignPlan:
             train=self.train,
             holdout=holdout,
             train_fraction=self.train_fraction,
+            test_fraction=self.test_fraction,
             precision=self.precision,
             stopping=stopping,
             fast_weights=None if init == "none" else init,
@@ -112,4 +115,7 @@ class DesignPlan:
         found = flat | asdict(self.train) | lists
         if self.stopping is not None:
             found |= {"patience": self.stopping.patience, "keep_weights": self.stopping.keep_weights}
+        epochs = f"{'at most ' * (self.stopping is not None)}{self.train.epochs} epochs"
+        smaller = scaled_down(self.task, self.train_fraction, self.test_fraction, epochs)
+        found |= {} if smaller is None else {"scaled_down": smaller}
         return found | {"task": self.task.name, "out": str(self.out), "as_paper": self.as_paper}

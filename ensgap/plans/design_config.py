@@ -18,8 +18,6 @@ from ensgap.tasks import Task
 from ensgap.train import TrainConfig
 
 SMOKE = {"members": 3, "replicates": 2, "epochs": 4, "val_fractions": (0.2, 0.3)}
-MAX_EPOCHS = 1000
-"""Of a training that stops early; no run of ours came near it."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +34,8 @@ class DesignConfig(StudyConfig):
             raise UserError(
                 f"{task.name} is a regression, and this study is for classes; studies/weight_decay.py takes it."
             )
-        smoke = SMOKE | {"train_fraction": task.smoke_fraction}
-        members = self.pick("members", own.pop("members", task.preset(self.preset).members), smoke)
+        smoke = SMOKE | dict.fromkeys(("train_fraction", "test_fraction"), task.smoke_fraction)
+        members = self.pick("members", own.pop("members", task.defaults.members), smoke)
         orders = {parse_order(name, members) for name in self.holdouts or names}
         fractions = self.pick("val_fractions", own.pop("val_fractions", task.design.val_fractions), smoke)
         bad = [value for value in fractions if not 0 < value < 1]
@@ -55,7 +53,8 @@ class DesignConfig(StudyConfig):
             val_fractions=tuple(sorted(set(fractions))),
             holdouts=tuple(sorted(orders, reverse=True)),
             seed=self.seed,
-            train_fraction=self.pick("train_fraction", 1.0, smoke),
+            train_fraction=self.pick("train_fraction", task.design.train_fraction, smoke),
+            test_fraction=self.pick("test_fraction", task.design.test_fraction, smoke),
             precision=self.precision,
             smoke=self.smoke,
             out=self.folder(study),
@@ -72,11 +71,12 @@ class TemperatureConfig(DesignConfig):
 
     def plan(self, task: Task) -> DesignPlan:
         """The study to run, everything checked."""
+        task = task.with_preset(self.preset)
         return self.design(
             "temperature",
             task,
             ("shared", "overlapping"),
-            train=task.preset(self.preset).train,
+            train=task.defaults.train,
             replicates=task.design.temperature_replicates,
             weight_decay=self._weight_decay(task),
             stopping=None,
@@ -113,12 +113,12 @@ class EarlyStoppingConfig(DesignConfig):
 
     def plan(self, task: Task) -> DesignPlan:
         """The study to run, everything checked."""
-        return self.stopping_design("early_stopping", task, inits=("none",))
+        return self.stopping_design("early_stopping", task.with_preset(self.preset), inits=("none",))
 
     def stopping_design(self, study: str, task: Task, **own: Any) -> DesignPlan:
         """A design of trials that stop early: Adam, a constant learning rate, no weight decay."""
         self.check_at_least({"patience": 1})
-        usual = TrainConfig("adam", task.design.stopping_lr, schedule="constant", epochs=MAX_EPOCHS)
+        usual = TrainConfig("adam", task.design.stopping_lr, schedule="constant", epochs=task.design.stopping_epochs)
         return self.design(
             study,
             task,
@@ -147,6 +147,7 @@ class BatchEnsembleConfig(EarlyStoppingConfig):
                 "The members of a BatchEnsemble share their slow weights, so none of them can stop before the others; "
                 "leave out --stopping individual."
             )
+        task = task.with_preset(self.preset)
         task.batch_ensembles()
         own = {"members": 4, "val_fractions": (task.design.batch_ensemble_fraction,), "inits": ("none", *self.inits)}
         plan = self.stopping_design("batch_ensemble", task, **own)

@@ -9,6 +9,7 @@ from ensgap.errors import UserError
 from ensgap.holdout import Holdout, parse_order
 from ensgap.hyperparameters import Setting
 from ensgap.losses import Objective, check_objective
+from ensgap.plans.plan import scaled_down
 from ensgap.secrets import mask
 from ensgap.spec import FIRST_TEST_REPLICATE, STACKED_REPLICATES, TrialSpec, in_trials
 from ensgap.stack import Precision
@@ -36,6 +37,7 @@ class SearchPlan:
     objective: Objective  # decides what is selected and tested, not what is trained
     seed: int
     train_fraction: float
+    test_fraction: float
     precision: Precision
     smoke: bool
     out: Path
@@ -69,6 +71,7 @@ class SearchPlan:
             train=self.train,
             holdout=self.holdout,
             train_fraction=self.train_fraction,
+            test_fraction=self.test_fraction,
             precision=self.precision,
         )
 
@@ -83,7 +86,9 @@ class SearchPlan:
     def to_json(self) -> dict[str, Any]:
         """For study.json: one level, under the names of the flags."""
         flat = {name: value for name, value in self.__dict__.items() if name not in ("train", "holdout")}
-        own = {"holdout": self.holdout.order, "val_fraction": self.holdout.fraction}
+        own: dict[str, Any] = {"holdout": self.holdout.order, "val_fraction": self.holdout.fraction}
+        smaller = scaled_down(self.task, self.train_fraction, self.test_fraction, f"{self.train.epochs} epochs")
+        own |= {} if smaller is None else {"scaled_down": smaller}
         if self.optuna_storage is not None:
             flat["optuna_storage"] = mask(self.optuna_storage)
         return flat | asdict(self.train) | own | {"task": self.task.name, "out": str(self.out)}
@@ -116,13 +121,18 @@ class SearchStudyConfig(StudyConfig):
             )
 
     def common(self, study: str, task: Task) -> dict[str, Any]:
-        """The fields that all plans have: the task's defaults (or a smoke run's) in the gaps, everything checked."""
+        """The fields that all plans have: the task's defaults, those of its preset, or a smoke run's in the gaps,
+        everything checked.
+        """
         self.check_ranges()
+        task = task.with_preset(self.preset)
         check_objective(self.objective, task.loss)
-        usual = task.preset(self.preset)
+        usual = task.defaults
+
+        smoke = SMOKE | dict.fromkeys(("train_fraction", "test_fraction"), task.smoke_fraction)
 
         def pick(name: str, of_task: Any) -> Any:
-            return self.pick(name, of_task, SMOKE | {"train_fraction": task.smoke_fraction})
+            return self.pick(name, of_task, smoke)
 
         members = pick("members", usual.members)
         order = parse_order(self.holdout, members)
@@ -141,7 +151,8 @@ class SearchStudyConfig(StudyConfig):
             "holdout": Holdout(order, pick("val_fraction", usual.val_fraction)),
             "objective": self.objective,
             "seed": self.seed,
-            "train_fraction": pick("train_fraction", 1.0),
+            "train_fraction": pick("train_fraction", usual.train_fraction),
+            "test_fraction": pick("test_fraction", usual.test_fraction),
             "precision": self.precision,
             "smoke": self.smoke,
             "out": self.folder(study),

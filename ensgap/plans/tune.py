@@ -47,7 +47,7 @@ class TuneConfig(SearchStudyConfig):
             samples = int(min(samples, spaces.size_of(self.space)))
         else:
             raise UserError(f"--search is optuna, random or grid, however: {self.search}.")
-        together = self.in_one_trial(self.search, common["replicates"], task)
+        together = self.in_one_trial(self.search, common["replicates"], common["task"])
         return TunePlan(
             **common, search=self.search, replicates_per_trial=together, num_samples=samples, space=self.space
         )

@@ -44,7 +44,7 @@ def repeats_paper(task: Task, config: Mapping[str, Any]) -> bool:
     compared; with any grid and number of replicates.
     """
     paper = task.presets.get("paper")
-    if paper is None:
+    if paper is None or "scaled_down" in config:
         return False
     usual = asdict(paper.train) | {
         "study": "weight_decay",
@@ -72,11 +72,11 @@ class WeightDecayConfig(SearchStudyConfig):
     def plan(self, task: Task) -> WeightDecayPlan:
         """The study to run."""
         common = self.common("weight_decay", task)
-        grid = self._resolve_grid(SMOKE_GRID if self.smoke else task.preset(self.preset).grid)
+        grid = self._resolve_grid(SMOKE_GRID if self.smoke else common["task"].defaults.grid)
         return WeightDecayPlan(
             **common,
             search=self.search,
-            replicates_per_trial=self.in_one_trial(self.search, common["replicates"], task),
+            replicates_per_trial=self.in_one_trial(self.search, common["replicates"], common["task"]),
             grid=grid,
             also_test=tuple(sorted(set(self.also_test or ()))),
             num_samples=self._resolve_samples(grid),

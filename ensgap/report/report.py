@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -48,13 +48,47 @@ class Report:
     advice: Sequence[str] = ()  # what to do now, in sentences
 
 
+def scaled_down(config: Mapping[str, Any]) -> str | None:
+    """In words, how the study is smaller than its task allows; none if it is not."""
+    share = float(config["train_fraction"])
+    before = f"{100 * share:.4g}% of the training pool" if share < 1 else None  # of studies that did not record it
+    words: str | None = config.get("scaled_down", before)
+    return words
+
+
+def say_scaled_down(config: Mapping[str, Any], headline: str) -> str:
+    """A study's answer, which begins with that."""
+    smaller = scaled_down(config)
+    return headline if smaller is None else f"Scaled down ({smaller}). {headline}"
+
+
+def label_scaled_down(report: Report, config: Mapping[str, Any]) -> Report:
+    """The report, whose headline, captions and summary say it wherever it is shown."""
+    smaller = scaled_down(config)
+    if smaller is None:
+        return report
+    said, headline = f" Scaled down: {smaller}.", say_scaled_down(config, report.headline)
+    return replace(
+        report,
+        title=f"{report.title}, scaled down",
+        headline=headline,
+        tables=[replace(table, caption=table.caption + said) for table in report.tables],
+        appendix=[replace(table, caption=table.caption + said) for table in report.appendix],
+        figures=[replace(figure, caption=figure.caption + said) for figure in report.figures],
+        summary={**report.summary, "headline": headline, "scaled_down": smaller},
+    )
+
+
 def data_notes(study: Mapping[str, Any]) -> list[str]:
     """What a reader must know of the data before believing the figures."""
     data, config = study["data"], study["config"]
     notes = list(data["notes"])
-    share = float(config["train_fraction"])
-    if share < 1:
-        notes.append(f"Scaled down: {share:.4g} of the training pool was used ({data['pool']:,} points).")
+    smaller = scaled_down(config)
+    if smaller is not None:
+        notes.append(
+            f"Scaled down: {smaller} ({data['pool']:,} points in the pool, {data['test']:,} in the test data). Compare "
+            "it with a study at full size in direction only, never in value."
+        )
     if config.get("smoke"):
         notes.append("This was a smoke run: it shows that everything works, and its figures mean nothing.")
     return notes

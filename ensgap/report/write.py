@@ -10,7 +10,7 @@ from markupsafe import Markup
 from ensgap.folder import StudyFolder, write_json
 from ensgap.report.batch_ensemble import batch_ensemble_report
 from ensgap.report.early_stopping import early_stopping_report
-from ensgap.report.report import Report
+from ensgap.report.report import Report, label_scaled_down
 from ensgap.report.style import KINDS, save
 from ensgap.report.tables import escape_markdown
 from ensgap.report.temperature import temperature_report
@@ -31,7 +31,8 @@ def write_report(folder: StudyFolder, where: Path | None = None, kinds: Sequence
     """Compute everything from the saved predictions and write it, here or elsewhere; if the predictions are in another
     storage, a copy goes there. `kinds` are the endings of the figures' files; the page needs "png".
     """
-    report = STUDIES[folder.read_study()["config"]["study"]](folder)
+    config = folder.read_study()["config"]
+    report = label_scaled_down(STUDIES[config["study"]](folder), config)
     out = where or folder.report
     for table in (*report.tables, *report.appendix):
         _write(out / "tables" / f"{table.name}.csv", table.csv())

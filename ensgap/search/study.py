@@ -95,16 +95,16 @@ def _session(config: StudyConfig) -> LocalRay | ClusterRay:
 
 
 def share_of(data: TaskData, plan: Plan) -> TaskData:
-    """The stratified share of the pool that the study uses; a smoke run takes that share of the test data too."""
+    """The stratified shares of the pool and of the test data that the study uses."""
 
-    def some(points: Points) -> Points:
+    def some(points: Points, share: float) -> Points:
+        if share == 1:
+            return points
         rng = np.random.default_rng(derive_seed(0, POOL))
-        order = stratified_order(points.labels.numpy(), rng)[: max(1, round(plan.train_fraction * len(points)))]
+        order = stratified_order(points.labels.numpy(), rng)[: max(1, round(share * len(points)))]
         return points.subset(torch.from_numpy(np.sort(order)))
 
-    if plan.train_fraction == 1:
-        return data
-    return replace(data, pool=some(data.pool), test=some(data.test) if plan.smoke else data.test)
+    return replace(data, pool=some(data.pool, plan.train_fraction), test=some(data.test, plan.test_fraction))
 
 
 def _open_folder(plan: Plan, place: Place, data: TaskData, resume: bool, more: dict[str, Any]) -> StudyFolder:

@@ -65,9 +65,9 @@ def tune(
     try:
         config = TuneConfig(task=chosen.name, space=space, out=where, resume=resume, **given)
         plan = config.plan(chosen)
-        command = _command(plan, given)
+        command = _command(chosen.name, plan, given)
         folder = find_optima(plan, config, _searching(plan), lambda pool: _look(plan, pool), command)
-        return TuneResult(read_results(folder), folder, chosen)
+        return TuneResult(read_results(folder), folder, plan.task)
     except UserError as error:
         raise UserError(_in_python(str(error))) from None
 
@@ -119,14 +119,14 @@ def _look(plan: TunePlan, pool: Points) -> dict[str, Any]:
     return {"way": found.way, "why": found.why}
 
 
-def _command(plan: TunePlan, given: dict[str, Any]) -> str:
+def _command(task: str, plan: TunePlan, given: dict[str, Any]) -> str:
     """The call as one would write it again."""
     space = spaces.in_json(plan.space)
     if not isinstance(space, str):
         inside = [f"{name!r}: {'ensgap.' * ('(' in text)}{text}" for name, text in space.items()]
         space = "{" + ", ".join(inside) + "}"
     options = "".join(f", {name}={value!r}" for name, value in given.items() if not isinstance(value, Path))
-    return f"ensgap.tune({plan.task.name!r}, space={space}{options})"
+    return f"ensgap.tune({task!r}, space={space}{options})"
 
 
 def _in_python(text: str) -> str:

@@ -1,6 +1,7 @@
 """The weight-decay study: a grid of weight decays, or the grid first and then Optuna between its ends."""
 
 from ensgap.plans.weight_decay import WeightDecayConfig, WeightDecayPlan
+from ensgap.report.report import say_scaled_down
 from ensgap.report.weight_decay import headline
 from ensgap.results.optima import StudyResults, read_results
 from ensgap.search.optima import ask_optuna, find_optima, require_samples
@@ -13,7 +14,8 @@ def run(config: WeightDecayConfig) -> None:
     """What `studies/weight_decay.py` does."""
     if not only_asked(config, config.plan):
         results = weight_decay_study(config)
-        print(f"\n{headline(results)}\n\nThe whole report: {results.config['out']}/report.html")
+        answer = say_scaled_down(results.config, headline(results))
+        print(f"\n{answer}\n\nThe whole report: {results.config['out']}/report.html")
 
 
 def weight_decay_study(config: WeightDecayConfig) -> StudyResults:

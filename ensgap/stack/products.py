@@ -9,9 +9,12 @@ from functools import cache
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 NARROW = 16
 """Columns below which MKL is faster by the transposed product."""
+ROWS = 256
+"""oneDNN makes a kernel for every shape, and batches of graphs or texts differ in theirs; multiples of this are few."""
 LARGE = 1 << 22
 """Multiplications of a product from which oneDNN's ten microseconds of overhead pay off."""
 
@@ -36,6 +39,16 @@ def matmul_t(x: Tensor, weight: Tensor, bias: Tensor | None = None, relu: bool =
     return found
 
 
+def times_t(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """The same by whichever library suits."""
+    return matmul_t(x, weight, bias) if suits_onednn(x) else F.linear(x, weight, bias)
+
+
+def padded(rows: int) -> int:
+    """So many rows, or the next number of rows that is a multiple of `ROWS`."""
+    return -(-rows // ROWS) * ROWS
+
+
 def grouped_product(rows: Tensor, other: Tensor) -> Tensor:
     """Every member's own product of two matrices: [rows, members, inner] and [members, inner, columns] -> [rows,
     members, columns].
@@ -50,7 +63,7 @@ def grouped_product(rows: Tensor, other: Tensor) -> Tensor:
     one, none = [1, 1], [0, 0]
     if other.is_contiguous():  # what a transposed convolution takes for weights
         weight = other.view(members * inner, columns, 1, 1)
-        found = torch.ops.mkldnn._convolution_transpose_pointwise(
+        found: Tensor = torch.ops.mkldnn._convolution_transpose_pointwise(
             image, weight, None, none, none, one, one, members, "none", [], ""
         )
     else:

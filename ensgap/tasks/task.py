@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -50,6 +50,8 @@ class Defaults:
     test_replicates: int
     val_fraction: float
     grid: tuple[float, ...]  # weight decays, always with 0
+    train_fraction: float = 1.0  # the share of the pool
+    test_fraction: float = 1.0  # the share of the test data
 
 
 PAPER_SHARES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
@@ -65,7 +67,10 @@ class DesignDefaults:
     stopping_lr: float = 1e-3  # of Adam
     temperature_replicates: int = 10
     stopping_replicates: int = 10
+    stopping_epochs: int = 1000  # at most; no run of ours came near it
     batch_ensemble_fraction: float = 0.02
+    train_fraction: float = 1.0  # the share of the pool
+    test_fraction: float = 1.0  # the share of the test data
 
 
 def no_preparation(pool: Points, train_index: Tensor) -> Prepare:  # noqa: ARG001
@@ -92,6 +97,12 @@ class Task:
     prepare: Callable[[Any, Tensor], Prepare] = no_preparation
     """How members see their inputs, given the pool and what each trains on [members, points]."""
     presets: Mapping[str, Defaults] = field(default_factory=dict)
+    """Other defaults by name, with the same network and all of the data."""
+    scaled_down: Mapping[str, "Task"] = field(default_factory=dict)
+    """Smaller tasks by the preset's name: less data, fewer epochs, a smaller network, and so a name of their own, by
+    which their trials are told from those of this one. They have no presets, so nothing takes them for the paper's."""
+    smaller_network: str = ""
+    """What the network of a smaller task is called; empty at full size."""
     with_layers: Callable[[int], "Task"] | None = None
     """The task with so many hidden layers in its network, where that is an option."""
     batch_ensemble: Callable[[int, int], nn.Module] | None = None
@@ -141,14 +152,16 @@ class Task:
         """What workers get: built-in tasks hold no data."""
         return self
 
-    def preset(self, name: str | None) -> Defaults:
-        """The defaults of that name, or the usual ones."""
+    def with_preset(self, name: str | None) -> "Task":
+        """The task with the defaults of that name, or in that smaller form; without a name, as it is."""
         if name is None:
-            return self.defaults
+            return self
+        if name in self.scaled_down:
+            return self.scaled_down[name]
         if name not in self.presets:
-            known = f"it has: {', '.join(self.presets)}" if self.presets else "it has none"
-            raise UserError(f"The task {self.name} has no preset '{name}'; {known}.")
-        return self.presets[name]
+            names = ", ".join((*self.presets, *self.scaled_down))
+            raise UserError(f"The task {self.name} has no preset '{name}'; it has{f': {names}' if names else ' none'}.")
+        return replace(self, defaults=self.presets[name])
 
     def stack(
         self,

@@ -49,6 +49,29 @@ def test_test_trials_cover_the_replicates_in_stacks_of_the_searchs_size() -> Non
     assert sum(groups, ()) == tuple(range(1000, 1012))
 
 
+def test_replicates_in_a_loop_are_trials_of_their_own_and_may_become_more() -> None:
+    nci1 = get_task("nci1")
+    plan = WeightDecayConfig(task="nci1", replicates=3, test_replicates=2).plan(nci1)
+    assert [spec.replicates for spec in plan.search_trials({"weight_decay": 0.0})] == [(0,), (1,), (2,)]
+    assert [spec.replicates for spec in plan.test_trials({"weight_decay": 0.0})] == [(1000,), (1001,)]
+    check_continues(WeightDecayConfig(task="nci1", replicates=5).plan(nci1), plan.to_json())
+    together = WeightDecayConfig(task="nci1", replicates=3, replicates_per_trial=2).plan(nci1)
+    assert [spec.replicates for spec in together.search_trials({"weight_decay": 0.0})] == [(0, 1), (2,)]
+
+
+def test_optuna_and_pruning_see_all_replicates_of_a_setting() -> None:
+    optuna = WeightDecayConfig(replicates=7, search="optuna").plan(DIGITS)
+    assert [len(spec.replicates) for spec in optuna.search_trials({"weight_decay": 0.0})] == [7]
+    assert WeightDecayConfig(replicates=7, prune=True).plan(DIGITS).replicates_per_trial == 7
+    with pytest.raises(UserError, match="replicates 5, not 7"):
+        check_continues(optuna, WeightDecayConfig(replicates=5, search="optuna").plan(DIGITS).to_json())
+
+
+def test_further_weight_decays_are_tested() -> None:
+    plan = WeightDecayConfig(also_test=(1e-3, 0.0, 1e-3)).plan(DIGITS)
+    assert plan.settings_to_test() == [{"weight_decay": 0.0}, {"weight_decay": 1e-3}]
+
+
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
@@ -63,6 +86,9 @@ def test_test_trials_cover_the_replicates_in_stacks_of_the_searchs_size() -> Non
         ({"preset": "paper"}, "has no preset 'paper'; it has none"),
         ({"seed": -1}, "--seed must be at least 0"),
         ({"grid": (-1.0,)}, "weight decays from 0 up"),
+        ({"also_test": (-1.0,)}, "--also-test takes weight decays from 0 up"),
+        ({"replicates_per_trial": 0}, "--replicates-per-trial must be at least 1"),
+        ({"replicates_per_trial": 2, "search": "optuna"}, "is for a grid without --prune"),
         ({"grid": (0.0,)}, "at least one weight decay above 0"),
         ({"grid": (1e-3,), "num_samples": 4}, "give one of them"),
         ({"search": "optuna", "num_samples": 5}, "leaves Optuna nothing"),
