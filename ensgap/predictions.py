@@ -78,13 +78,17 @@ class Predictions:
         return cls(logits, labels, held, index, parts[0].identity)
 
     def save(self, path: Place, half: bool = False) -> None:
-        """Write them, whole or not at all; with logits in half precision where files must be small."""
+        """Write them, whole or not at all; where files must be small, with logits in half precision and whole numbers
+        in as few bytes as hold them.
+        """
         largest = torch.finfo(torch.half).max
+        logits = self.logits.clamp(-largest, largest).half() if half else self.logits
+        labels, index = self.labels.numpy(), self.index.numpy()
         arrays = {
-            "logits": (self.logits.clamp(-largest, largest).half() if half else self.logits).numpy(),
-            "labels": self.labels.numpy(),
+            "logits": logits.numpy(),
+            "labels": _shortest(labels) if half else labels,
             "held": self.held.numpy(),
-            "index": self.index.numpy(),
+            "index": _shortest(index) if half else index,
             "identity": np.array(json.dumps(self.identity, sort_keys=True)),
         }
         buffer = io.BytesIO()
@@ -97,8 +101,11 @@ class Predictions:
         try:
             with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
                 tensors = {name: torch.from_numpy(file[name]) for name in ("logits", "labels", "held", "index")}
-                if tensors["logits"].dtype == torch.half:
-                    tensors["logits"] = tensors["logits"].float()
+                for name, tensor in tensors.items():
+                    if tensor.dtype == torch.half:
+                        tensors[name] = tensor.float()
+                    elif name in ("labels", "index") and not tensor.is_floating_point():
+                        tensors[name] = tensor.long()
                 return cls(**tensors, identity=json.loads(str(file["identity"])))
         except FileNotFoundError:
             raise UserError(f"There are no predictions at {path}.") from None
@@ -106,3 +113,12 @@ class Predictions:
             raise UserError(
                 f"The predictions {path} are damaged ({error}); delete them and run the study with --resume."
             ) from None
+
+
+def _shortest(values: np.ndarray) -> np.ndarray:
+    """The same whole numbers in the smallest type that holds them; anything else as it is."""
+    if values.dtype.kind not in "iu":
+        return values
+    kinds = (np.int8, np.int16, np.int32)
+    reach = max(int(values.max(initial=0)), -int(values.min(initial=0)))
+    return values.astype(next((kind for kind in kinds if reach <= np.iinfo(kind).max), np.int64))

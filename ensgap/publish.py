@@ -1,33 +1,49 @@
 """`python -m ensgap.publish FOLDER DESTINATION`: a study small enough to commit.
 
 Takes its records and its predictions, logits in half precision, and builds the report from those, so that everybody who
-has the destination can rebuild every table. Ray's logs, checkpoints and weights stay behind. Done again while a study
-goes on, it adds what has come since.
+has the destination can rebuild every table. Ray's logs, checkpoints, weights and figures as PDF stay behind, and of
+very large test data all but a share. Done again while a study goes on, it adds what has come since.
 """
 
 import argparse
+import json
+import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+import torch
 
 from ensgap.errors import UserError
 from ensgap.folder import StudyFolder
+from ensgap.plans.weight_decay import repeats_paper
 from ensgap.predictions import Predictions
 from ensgap.report import write_report
 from ensgap.secrets import mask
 from ensgap.storage import Place, open_place, write_whole
+from ensgap.tasks import TASKS
+
+MOST_POINTS = 10_000
+"""Of test data; more of it is thinned out evenly, the same points in all trials."""
 
 
 def publish(source: Place, destination: Path) -> StudyFolder:
-    """The published study; its report is written."""
+    """The published study; its report is written. Where no report can be made yet, nothing new is left there."""
     found, published = StudyFolder.of(source), StudyFolder(destination)
-    study = found.read_study()
-    if published.exists() and _what(published.read_study()) != _what(study):
+    study, new = found.read_study(), not published.exists()
+    if not new and _what(published.read_study()) != _what(study):
         raise UserError(f"{destination} holds another study; choose another destination, or delete it.")
-    published.write_study(study | {"config": study["config"] | {"out": destination.as_posix()}})
+    published.write_study(_record(study, destination))
     records: list[Place] = [*found.trials.glob("*/trial.json")]
     for record in sorted(records, key=str):
         _copy_trial(record.parent, published.trials / record.parent.name)
-    write_report(published)
+    try:
+        write_report(published, kinds=("png",))
+    except UserError as error:
+        if new:
+            shutil.rmtree(destination)
+        raise UserError(str(error).replace(str(destination), str(source))) from None
     return published
 
 
@@ -35,15 +51,42 @@ def _what(study: dict[str, dict[str, object]]) -> list[object]:
     return [study["config"][name] for name in ("study", "task", "members", "seed", "train_fraction")]
 
 
+def _record(study: dict[str, Any], destination: Path) -> dict[str, Any]:
+    """What study.json says, without places of the machine; and what older ones do not say yet."""
+    config = study["config"] | {"out": destination.name}
+    if config["study"] == "weight_decay" and config["task"] in TASKS:
+        config = {"as_paper": repeats_paper(TASKS[config["task"]], config)} | config
+    data = study["data"]
+    if data["test"] > MOST_POINTS:
+        note = f"Published with {MOST_POINTS:,} of the {data['test']:,} test points: the figures are of those."
+        data = data | {"notes": [*data["notes"], note]}
+    return {name: value for name, value in study.items() if name != "storage"} | {"config": config, "data": data}
+
+
 def _copy_trial(source: Place, destination: Place) -> None:
     """The record last, so that a trial which has one is complete."""
-    record = (source / "trial.json").read_bytes()
-    if (destination / "trial.json").exists() and (destination / "trial.json").read_bytes() == record:
+    record = json.loads((source / "trial.json").read_bytes())
+    record["details"].pop("reason", None)  # of a failure: it may name places of the machine
+    content = (json.dumps(record) + "\n").encode()
+    if (destination / "trial.json").exists() and (destination / "trial.json").read_bytes() == content:
         return
     files: list[Place] = [*source.glob("*.npz")]
     for file in files:
-        Predictions.load(file).save(destination / file.name, half=True)
-    write_whole(destination / "trial.json", record)
+        predictions = Predictions.load(file)
+        if record["identity"]["phase"] == "test" or file.name.endswith("test.npz"):
+            predictions = _thinned(predictions)
+        predictions.save(destination / file.name, half=True)
+    write_whole(destination / "trial.json", content)
+
+
+def _thinned(test: Predictions) -> Predictions:
+    """At most so many points, evenly spaced."""
+    points = test.labels.shape[1]
+    if points <= MOST_POINTS:
+        return test
+    kept = torch.arange(MOST_POINTS) * points // MOST_POINTS
+    logits, held = test.logits[:, :, kept], test.held[:, :, kept]
+    return replace(test, logits=logits, held=held, labels=test.labels[:, kept], index=test.index[:, kept])
 
 
 def size_of(folder: Path) -> int:
@@ -54,7 +97,7 @@ def size_of(folder: Path) -> int:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m ensgap.publish", description=__doc__)
     parser.add_argument("folder", help="a study's folder, or its address in a bucket")
-    parser.add_argument("destination", type=Path, help="such as reports/published/nci1-weight-decay")
+    parser.add_argument("destination", type=Path, help="such as reports/published/weight_decay-nci1")
     arguments = parser.parse_args()
     try:
         publish(open_place(arguments.folder), arguments.destination)

@@ -1,5 +1,6 @@
 """Predictions on disk: complete, without pickle, whole or not at all."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +28,18 @@ def test_saved_and_loaded_are_equal(tmp_path: Path) -> None:
     assert [f.name for f in (tmp_path / "deep").iterdir()] == ["predictions.npz"]
     with np.load(tmp_path / "deep" / "predictions.npz", allow_pickle=False) as file:
         assert all(file[name].dtype != object for name in file.files)
+
+
+def test_small_files_lose_nothing_but_digits_of_the_logits(tmp_path: Path) -> None:
+    before = replace(some(), index=some().index + 70_000)
+    before.save(tmp_path / "small.npz", half=True)
+    after = Predictions.load(tmp_path / "small.npz")
+    for name in ("labels", "held", "index"):
+        assert torch.equal(getattr(before, name), getattr(after, name))
+        assert getattr(before, name).dtype == getattr(after, name).dtype
+    assert torch.equal(after.logits, before.logits.half().float())
+    with np.load(tmp_path / "small.npz", allow_pickle=False) as file:
+        assert (file["labels"].dtype, file["index"].dtype) == (np.int8, np.int32)
 
 
 def test_missing_and_damaged_files_are_named(tmp_path: Path) -> None:

@@ -10,9 +10,12 @@ import pytest
 
 from ensgap.errors import UserError
 from ensgap.folder import StudyFolder
+from ensgap.predictions import Predictions
 from ensgap.publish import publish, size_of
 from ensgap.report import write_report
+from ensgap.spec import FIRST_TEST_REPLICATE
 from tests.conftest import ROOT
+from tests.report.test_paper import study_of_nci1
 
 REPORTED = ("report.md", "report.html", "summary.json", "trials.csv", "tables/test.csv", "tables/gap.tex")
 
@@ -44,6 +47,49 @@ def test_a_published_study_rebuilds_itself(finished_study: Path, tmp_path: Path)
     StudyFolder(tmp_path / "other").write_study(study)
     with pytest.raises(UserError, match="another study"):
         publish(tmp_path / "other", destination)
+
+
+def test_an_older_study_learns_that_it_repeats_the_paper(tmp_path: Path) -> None:
+    folder = study_of_nci1(tmp_path / "study")
+    study = folder.read_study()
+    del study["config"]["as_paper"]
+    folder.write_study(study | {"storage": "s3://studies/here"})
+    published = publish(tmp_path / "study", tmp_path / "published")
+    assert (tmp_path / "published" / "tables" / "paper.csv").exists()
+    assert not [*published.local.glob("figures/*.pdf")] and [*published.local.glob("figures/*.png")]
+    for file in published.local.rglob("*.json"):
+        assert str(tmp_path) not in file.read_text() and "s3://" not in file.read_text()
+
+
+def test_an_unfinished_study_is_published_as_soon_as_it_has_a_report(tmp_path: Path) -> None:
+    source = study_of_nci1(tmp_path / "study").local
+    hidden = {path: path.read_bytes() for path in source.glob("trials/test-*/trial.json")}
+    for path in hidden:
+        path.unlink()
+    with pytest.raises(UserError, match=rf"{source} has not tested .* continue it with --resume"):
+        publish(source, tmp_path / "published")
+    assert not (tmp_path / "published").exists()
+    for path, content in hidden.items():
+        if json.loads(content)["identity"]["replicates"] != [FIRST_TEST_REPLICATE + 2]:
+            path.write_bytes(content)
+    publish(source, tmp_path / "published")
+    assert "Unfinished: 2 of 3 test replicates" in (tmp_path / "published" / "report.md").read_text()
+    next(source.glob("trials/search-*/trial.json")).unlink()
+    with pytest.raises(UserError, match="lack replicates"):
+        write_report(StudyFolder(source))
+
+
+def test_large_test_data_is_thinned_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ensgap.publish.MOST_POINTS", 50)
+    study_of_nci1(tmp_path / "study")
+    publish(tmp_path / "study", tmp_path / "published")
+    whole, thin = (
+        Predictions.load(next((tmp_path / name).glob("trials/test-*/*.npz"))) for name in ("study", "published")
+    )
+    assert thin.labels.shape[1] == 50 and bool((thin.labels == whole.labels[:, thin.index[0]]).all())
+    assert "Published with 50 of the 822 test points" in (tmp_path / "published" / "report.md").read_text()
+    search = next((tmp_path / "published").glob("trials/search-*/*.npz"))
+    assert Predictions.load(search).labels.shape == (1, 80)
 
 
 def test_a_folder_without_a_study_is_refused(tmp_path: Path) -> None:

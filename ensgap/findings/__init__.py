@@ -1,1 +1,1 @@
-"""What the published studies say: answers to the paper's claims, what goes beyond them, and the page that shows both."""
+"""What the published studies say: the paper's claims answered, what goes beyond them, and the page with both."""

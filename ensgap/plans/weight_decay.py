@@ -1,7 +1,8 @@
 """The weight-decay study as asked for, checked: which weight decays it tries, and which trials it takes."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from ensgap.config import flag
@@ -26,7 +27,7 @@ class WeightDecayPlan(SearchPlan):
     @property
     def may_change(self) -> tuple[str, ...]:
         """What a continuation may change."""
-        return ("grid", "also_test", *super().may_change)
+        return ("grid", "also_test", "as_paper", *super().may_change)
 
     def settings_to_test(self) -> list[Setting]:
         """The weight decays that are retrained and tested in any case."""
@@ -34,7 +35,27 @@ class WeightDecayPlan(SearchPlan):
 
     def to_json(self) -> dict[str, Any]:
         """For study.json."""
-        return super().to_json() | {"grid": [*self.grid], "also_test": [*self.also_test]}
+        found = super().to_json() | {"grid": [*self.grid], "also_test": [*self.also_test]}
+        return found | {"as_paper": repeats_paper(self.task, found)}
+
+
+def repeats_paper(task: Task, config: Mapping[str, Any]) -> bool:
+    """Whether a study that was recorded so repeats the paper's experiment at full size, so that its figures may be
+    compared; with any grid and number of replicates.
+    """
+    paper = task.presets.get("paper")
+    if paper is None:
+        return False
+    usual = asdict(paper.train) | {
+        "study": "weight_decay",
+        "members": paper.members,
+        "holdout": paper.members,
+        "val_fraction": paper.val_fraction,
+        "objective": "nll",
+        "train_fraction": 1.0,
+        "smoke": False,
+    }
+    return all(config[name] == value for name, value in usual.items())
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from ensgap.folder import StudyFolder
 from ensgap.gap import Estimate
 from ensgap.report.design_tables import Best, beside, marked, paper_note, percent, rows_table, scale_of, tidy_csv
+from ensgap.report.paper_cells import HEADS, cells_beside, paper_cards, paper_summary, paper_tables
 from ensgap.report.report import Card, NamedFigure, Report, data_notes, facts, json_estimate, summary_head
 from ensgap.report.style import NAMES, STYLE
 from ensgap.report.tables import Column, Marked, Table
@@ -45,16 +46,18 @@ def batch_ensemble_report(folder: StudyFolder) -> Report:
     results = read_batch_ensemble(folder)
     design = results.design
     names = ("task", "members", "replicates", "patience", "lr", "val_fractions", "holdouts", "inits", "seed")
+    tables = [_test(results, share) for share in design.shares]
+    beside = cells_beside(tables)
     return Report(
         title=f"BatchEnsemble on {design.config['task']}",
         headline=_headline(results),
         notes=[*data_notes(design.study), *design.notes],
-        cards=_cards(results),
-        tables=[*(_test(results, share) for share in design.shares), _leaks(results), _parameters(results)],
+        cards=[*_cards(results), *paper_cards(beside)],
+        tables=[*tables, _leaks(results), _parameters(results), *paper_tables(beside, HEADS)],
         figures=[_leak_figure(results, share) for share in design.shares],
         facts=facts(design.study, names),
         command=str(design.study["command"]),
-        summary=_summary(results),
+        summary=dict(_summary(results)) | paper_summary(beside),
         files={"figures.csv": tidy_csv(_tidy(results))},
     )
 

@@ -9,6 +9,7 @@ from ensgap.gap import Estimate
 from ensgap.report.design_tables import LEVELS, TITLES, scale_of, tidy_csv
 from ensgap.report.early_stopping_tables import EXTRA, main_tables, more_tables
 from ensgap.report.panels import LOOKS, Line, share_panels
+from ensgap.report.paper_cells import HEADS, cells_beside, paper_cards, paper_summary, paper_tables
 from ensgap.report.report import (
     Card,
     NamedFigure,
@@ -31,18 +32,20 @@ def early_stopping_report(folder: StudyFolder) -> Report:
     results = read_stopping(folder)
     design = results.design
     names = ("task", "members", "replicates", "patience", "lr", "val_fractions", "holdouts", "seed")
+    tables = main_tables(results)
+    beside = cells_beside(tables)
     return Report(
         title=f"Early stopping of a deep ensemble on {design.config['task']}",
         headline=_headline(results),
         notes=[*data_notes(design.study), *design.notes],
-        cards=_cards(results),
-        tables=main_tables(results),
+        cards=[*_cards(results), *paper_cards(beside)],
+        tables=tables,
         figures=_figures(results),
         facts=facts(design.study, names),
         command=str(design.study["command"]),
-        summary=_summary(results),
+        summary=dict(_summary(results)) | paper_summary(beside),
         files={"figures.csv": tidy_csv(_tidy(results))},
-        appendix=more_tables(results),
+        appendix=[*more_tables(results), *paper_tables(beside, HEADS)],
     )
 
 

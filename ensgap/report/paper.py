@@ -9,11 +9,15 @@ Figure = tuple[str, str]
 
 
 @cache
-def _figures() -> dict[tuple[str, ...], Figure]:
+def _rows() -> list[dict[str, str]]:
     text = files("ensgap.report").joinpath("paper_tables.csv").read_text()
+    return list(csv.DictReader(text.splitlines()))
+
+
+@cache
+def _figures() -> dict[tuple[str, ...], Figure]:
     names = ("study", "task", "level", "setting", "holdout", "val_pct", "metric")
-    rows = csv.DictReader(text.splitlines())
-    return {tuple(row[name] for name in names): (row["mean"], row["sem"]) for row in rows}
+    return {tuple(row[name] for name in names): (row["mean"], row["sem"]) for row in _rows()}
 
 
 def paper_figure(
@@ -25,3 +29,9 @@ def paper_figure(
     metrics = {"error": "error_pct", "epochs": "norm_epochs"}
     key = (study, task, levels.get(level, level), setting, holdout, percent, metrics.get(metric, metric))
     return _figures().get(key)
+
+
+def paper_weight_decay(task: str, setting: str) -> float | None:
+    """The weight decay that the paper selected (`selected_by=individual`, `selected_by=joint`) on that task."""
+    found = (row for row in _rows() if (row["study"], row["task"], row["setting"]) == ("weight_decay", task, setting))
+    return next((float(row["weight_decay"]) for row in found), None)

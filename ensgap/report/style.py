@@ -1,5 +1,6 @@
 """How figures look: the same colours for the same thing everywhere, legible without colour."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ from matplotlib.figure import Figure
 IND, ENS = "#D55E00", "#0072B2"
 """Orange, dashed: average member, individual, h*_ind. Blue, solid: ensemble, joint, h*_ens."""
 NAMES = {"nll": "NLL (nats)", "error": "Error (%)", "ece": "ECE"}
+KINDS = ("png", "pdf")
+"""Of a figure's files."""
 STYLE: Any = {
     "font.size": 10,
     "axes.spines.top": False,
@@ -29,12 +32,13 @@ def canvas(width: float = 7.2, height: float = 4.2) -> tuple[Figure, Axes]:
     return figure, figure.add_subplot()
 
 
-def save(figure: Figure, folder: Path, name: str) -> None:
+def save(figure: Figure, folder: Path, name: str, kinds: Sequence[str] = KINDS) -> None:
     """As PNG and PDF, without dates, so that the same figure gives the same bytes."""
     folder.mkdir(parents=True, exist_ok=True)
+    undated: dict[str, Any] = {"pdf": {"CreationDate": None, "Producer": None, "Creator": None}}
     with matplotlib.rc_context(STYLE):
-        figure.savefig(folder / f"{name}.png", metadata={"Software": None})
-        figure.savefig(folder / f"{name}.pdf", metadata={"CreationDate": None, "Producer": None, "Creator": None})
+        for kind in kinds:
+            figure.savefig(folder / f"{name}.{kind}", metadata=undated.get(kind, {"Software": None}))
 
 
 def number(value: float) -> str:

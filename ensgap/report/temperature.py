@@ -5,6 +5,7 @@ from typing import Any
 
 from ensgap.folder import StudyFolder
 from ensgap.report.design_tables import tidy_csv
+from ensgap.report.paper_cells import HEADS, cells_beside, paper_cards, paper_summary, paper_tables
 from ensgap.report.report import Card, Report, count_verdicts, data_notes, facts, json_estimate, summary_head
 from ensgap.report.temperature_figures import draw_figures
 from ensgap.report.temperature_tables import main_tables, more_tables, tidy
@@ -16,18 +17,20 @@ def temperature_report(folder: StudyFolder) -> Report:
     results = read_temperature(folder)
     config = results.design.config
     names = ("task", "members", "replicates", "weight_decay", "epochs", "lr", "val_fractions", "holdouts", "seed")
+    tables = main_tables(results)
+    beside = cells_beside(tables)
     return Report(
         title=f"Temperature scaling of a deep ensemble on {config['task']}",
         headline=_headline(results),
         notes=[*data_notes(results.design.study), *results.design.notes],
-        cards=_cards(results),
-        tables=main_tables(results),
+        cards=[*_cards(results), *paper_cards(beside)],
+        tables=tables,
         figures=draw_figures(results),
         facts=facts(results.design.study, names),
         command=str(results.design.study["command"]),
-        summary=_summary(results),
+        summary=dict(_summary(results)) | paper_summary(beside),
         files={"figures.csv": tidy_csv(tidy(results))},
-        appendix=more_tables(results),
+        appendix=[*more_tables(results), *paper_tables(beside, HEADS)],
     )
 
 

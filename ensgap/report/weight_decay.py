@@ -5,9 +5,11 @@ from typing import Any
 
 from ensgap.folder import StudyFolder
 from ensgap.report.extras import read_extras
+from ensgap.report.paper_cells import paper_cards, paper_summary, paper_tables
 from ensgap.report.report import Card, Report, data_notes, facts, json_estimate, json_number
 from ensgap.report.style import number
 from ensgap.report.weight_decay_figures import draw_figures
+from ensgap.report.weight_decay_paper import HEADS, paper_cells
 from ensgap.report.weight_decay_tables import report_tables, trials_table
 from ensgap.report.words import METRIC_WORDS, interval_of, signed, unit_of
 from ensgap.results.optima import SettingFigures, StudyResults, read_results
@@ -21,6 +23,7 @@ def weight_decay_report(folder: StudyFolder) -> Report:
     gap = results.gap[objective]
     interval = "" if math.isnan(gap.sem) else interval_of(objective, gap)
     names = ["task", "members", "replicates", "test_replicates", "epochs", "lr", "train_fraction", "val_fraction"]
+    beside = paper_cells(results)
     names += ["holdout", "search", "seed"] + ["objective"] * ("objective" in results.config)
     return Report(
         title=f"Weight decay of a deep ensemble on {results.config['task']}",
@@ -30,14 +33,15 @@ def weight_decay_report(folder: StudyFolder) -> Report:
             Card("best for the average member", number(results.h_ind.weight_decay), "weight decay, h*_ind", "ind"),
             Card("best for the ensemble", number(results.h_ens.weight_decay), "weight decay, h*_ens", "ens"),
             Card(f"optimality gap, {unit_of(objective)}", signed(objective, gap.mean), interval),
+            *paper_cards(beside),
         ),
-        tables=report_tables(results),
+        tables=[*report_tables(results), *paper_tables(beside, HEADS)],
         appendix=extras.tables,
         figures=[*draw_figures(results), *extras.figures],
         advice=extras.advice,
         facts=facts(results.study, names),
         command=str(results.study["command"]),
-        summary=_summary(results) | extras.summary,
+        summary=_summary(results) | extras.summary | paper_summary(beside),
         files={"trials.csv": trials_table(results).csv()},
     )
 
@@ -116,6 +120,7 @@ def _summary(results: StudyResults) -> dict[str, Any]:
         },
         "gap": {metric: json_estimate(estimate, interval=True) for metric, estimate in results.gap.items()},
         "test": {name: _figures(tested) for name, tested in results.test.items()},
+        "further": [{"setting": dict(t.setting), "test": _figures(t)} for t in results.further],
         "validation": {"ind": _figures(results.h_ind), "ens": _figures(results.h_ens)},
         "cost": results.cost(),
         "seconds": results.study["seconds"],

@@ -32,7 +32,8 @@ def _figures(results: StudyResults) -> list[str]:
 
 def report_tables(results: StudyResults) -> list[Table]:
     """All tables of the report, in reading order."""
-    return [_test(results), _gap(results), _validation(results), _sizes(results), _cost(results)]
+    further = [_further(results)] if results.further else []
+    return [_test(results), _gap(results), *further, _validation(results), _sizes(results), _cost(results)]
 
 
 def setting_columns(results: StudyResults) -> tuple[Column, ...]:
@@ -89,6 +90,21 @@ def _test(results: StudyResults) -> Table:
         "Bold: within 1.96 SEM of the best of its level."
     )
     return Table("test", caption, (*first_columns, *columns), tuple(rows), frozenset(bold))
+
+
+def _further(results: StudyResults) -> Table:
+    columns = metric_columns(results)
+    rows: tuple[tuple[Cell, ...], ...] = tuple(
+        (title, *setting_cells(results, tested.setting), *(tested.estimate(f"{level}_{c.key}") for c in columns))
+        for level, title in LEVELS.items()
+        for tested in results.further
+    )
+    counts = sorted({len(tested.replicates) for tested in results.further})
+    caption = (
+        "Further settings on test data, retrained like both optima: mean ± SEM over "
+        f"{' or '.join(map(str, counts))} replicates."
+    )
+    return Table("further", caption, (Column("level", "Figures of"), *setting_columns(results), *columns), rows)
 
 
 def _gap(results: StudyResults) -> Table:

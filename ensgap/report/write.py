@@ -1,6 +1,7 @@
 """Writes all files of a report into a study's folder."""
 
 import base64
+from collections.abc import Sequence
 from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, select_autoescape
@@ -10,7 +11,7 @@ from ensgap.folder import StudyFolder, write_json
 from ensgap.report.batch_ensemble import batch_ensemble_report
 from ensgap.report.early_stopping import early_stopping_report
 from ensgap.report.report import Report
-from ensgap.report.style import save
+from ensgap.report.style import KINDS, save
 from ensgap.report.tables import escape_markdown
 from ensgap.report.temperature import temperature_report
 from ensgap.report.tune import tune_report
@@ -26,9 +27,9 @@ STUDIES = {
 }
 
 
-def write_report(folder: StudyFolder, where: Path | None = None) -> Report:
+def write_report(folder: StudyFolder, where: Path | None = None, kinds: Sequence[str] = KINDS) -> Report:
     """Compute everything from the saved predictions and write it, here or elsewhere; if the predictions are in another
-    storage, a copy goes there.
+    storage, a copy goes there. `kinds` are the endings of the figures' files; the page needs "png".
     """
     report = STUDIES[folder.read_study()["config"]["study"]](folder)
     out = where or folder.report
@@ -38,7 +39,7 @@ def write_report(folder: StudyFolder, where: Path | None = None) -> Report:
     for name, text in report.files.items():
         _write(out / name, text)
     for figure in report.figures:
-        save(figure.figure, out / "figures", figure.name)
+        save(figure.figure, out / "figures", figure.name, kinds)
     write_json(out / "summary.json", report.summary)
     _write(out / "report.md", _markdown(report))
     _write(out / "report.html", _html(report, out / "figures"))
@@ -51,7 +52,7 @@ def _copy(report: Report, out: Path, to: Place) -> None:
     """The report's files into the study's storage."""
     names = ["report.html", "report.md", "summary.json", *report.files]
     names += [f"tables/{t.name}.{kind}" for t in (*report.tables, *report.appendix) for kind in ("csv", "tex")]
-    names += [f"figures/{figure.name}.{kind}" for figure in report.figures for kind in ("png", "pdf")]
+    names += [f"figures/{figure.name}.{kind}" for figure in report.figures for kind in KINDS]
     for name in names:
         write_whole(to / name, (out / name).read_bytes())
 

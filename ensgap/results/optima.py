@@ -63,6 +63,7 @@ class StudyResults:
     selection: Selection
     test: Mapping[str, SettingFigures]  # "ind" and "ens"
     gap: Mapping[str, Estimate]  # of every metric
+    further: tuple[SettingFigures, ...] = ()  # tested too, by setting; only those that finished
 
     @property
     def objective(self) -> str:
@@ -87,7 +88,7 @@ class StudyResults:
     def cost(self) -> dict[str, float]:
         """Seconds of training, and what two separate searches would have taken."""
         search = sum(trial.seconds for trial in self.trials)
-        tested = {order_of(t.setting): t.seconds for t in self.test.values()}
+        tested = {order_of(t.setting): t.seconds for t in (*self.test.values(), *self.further)}
         return {
             "search_seconds": search,
             "two_searches_seconds": 2 * search,
@@ -170,6 +171,8 @@ def read_results(folder: StudyFolder) -> StudyResults:
     trials = read_settings(folder, "search")
     if not trials:
         raise UserError(f"No trial of the study in {folder.path} has ended yet; continue it with --resume.")
+    if len({t.replicates for t in trials if t.usable}) > 1:
+        raise UserError(f"Some settings of the study in {folder.path} lack replicates; continue it with --resume.")
     selection = select_settings(trials, study["config"].get("objective", "nll"))
     tested = {order_of(t.setting): t for t in read_settings(folder, "test")}
     test: dict[str, SettingFigures] = {}
@@ -181,7 +184,9 @@ def read_results(folder: StudyFolder) -> StudyResults:
             )
         test[name] = tested[order_of(setting)]
     gap = optimality_gap(*_paired(test["ind"], test["ens"]))
-    return StudyResults(study, dict(study["config"]), tuple(trials), selection, test, gap)
+    chosen = {order_of(t.setting) for t in test.values()}
+    further = tuple(t for key, t in tested.items() if key not in chosen and t.usable)
+    return StudyResults(study, dict(study["config"]), tuple(trials), selection, test, gap, further)
 
 
 def _paired(ind: SettingFigures, ens: SettingFigures) -> tuple[dict[str, Array], dict[str, Array]]:
