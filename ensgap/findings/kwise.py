@@ -4,16 +4,15 @@ Twice: emulated from searches with a shared holdout, whose members all predicted
 holdouts of order k.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ensgap.findings.searches import Search, rows
+from ensgap.findings.searches import Search, group_nll
 from ensgap.gap import Array, Choice, Estimate, select
-from ensgap.results.optima import search_predictions
 
 CUTS = 50
 RESAMPLES = 500
@@ -30,15 +29,6 @@ class Emulated:
     regret_groups: Estimate
     same_all: float  # share of resamples of all replicates, each with a cut, that choose the same from their mean
     weight_decay: float  # chosen by the mean over all replicates and cuts
-
-
-def group_nll(log_likelihoods: Tensor) -> Iterator[tuple[int, Tensor]]:
-    """For every order k the NLL [settings, replicates, groups, points] of members i, i+1, …, i+k−1 at each point."""
-    total = log_likelihoods
-    for order in range(1, log_likelihoods.shape[2] + 1):
-        if order > 1:
-            total = torch.logaddexp(total, log_likelihoods.roll(1 - order, dims=2))
-        yield order, np.log(order) - total
 
 
 def cut_nll(nll: Tensor, cuts: int = CUTS) -> Array:  # [settings, replicates, groups, points] -> [settings, reps, cuts]
@@ -119,13 +109,11 @@ def real_orders(searches: Sequence[Search]) -> list[list[Real]]:
 
 
 def _real(search: Search, shared: Search, replicates: Sequence[int]) -> Real:
-    def at(level: str) -> list[Array]:
-        return [rows(trial, trial.figures[f"{level}_nll"], replicates) for trial in search.trials]
-
-    selection = select(at("avg_member"), at("ensemble"), [False] * len(search.trials))
-    full = shared.nll(shared.members)
+    avg_member, ensemble = search.nll(replicates)
+    selection = select([*avg_member], [*ensemble], [False] * len(search.trials))
+    _, full = shared.nll(shared.replicates)
     regret = Estimate.of(full[selection.ens.trial] - full[int(full.mean(1).argmin())])
-    points = search_predictions(search.folder, search.trials[0].setting).labels.shape[1]
+    points = search.trials[0].held.shape[-1]
     return Real(
         search.order,
         search.members,

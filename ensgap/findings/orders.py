@@ -6,7 +6,7 @@ from pathlib import Path
 from ensgap.findings.kwise import CUTS, Emulated, Real, emulate, real_orders
 from ensgap.findings.order_designs import OrderCell, read_orders
 from ensgap.findings.order_figure import draw
-from ensgap.findings.searches import Search, find_searches
+from ensgap.findings.searches import Search, find_searches, missing
 from ensgap.findings.section import Section
 from ensgap.findings.tables import interval_cells, interval_columns, write_table
 from ensgap.gap import Estimate
@@ -33,15 +33,20 @@ def section(published: Path, figures: Path) -> Section | None:
     parts = []
     if emulated:
         parts += [*(emulated_sentence(s, found) for s, found in emulated.items())]
+        parts += missing((s.task for s in emulated), "a weight-decay search with a shared holdout")
         parts += [write_table(emulated_table(emulated), figures)]
     if families:
         parts += [*(real_sentence(family) for family in families), write_table(real_table(families), figures)]
     for study, cells in designs.items():
         if cells:
             parts += [design_sentence(study, cells), write_table(design_table(study, cells), figures)]
-        else:
-            parts.append(f"No published study of {DESIGNS[study]} has holdouts of several orders.")
-    save(draw({f"{s.task}, M = {s.members}": found for s, found in emulated.items()}, designs), figures, "orders")
+        parts += missing((cell.task for cell in cells), f"a study of {DESIGNS[study]} with several orders")
+    save(
+        draw({f"{s.task}, M = {s.members}": found for s, found in emulated.items()}, designs),
+        figures,
+        "orders",
+        ("png",),
+    )
     return Section("Holdouts of order k", "\n\n".join(parts), (figures / "orders.png",))
 
 
@@ -153,8 +158,8 @@ def design_sentence(study: str, cells: Sequence[OrderCell]) -> str:
         f"**{DESIGNS[study].capitalize()}**: against a shared holdout of the same share, orders 2 … M−1 gave a lower "
         f"ensemble NLL on test data in {verdicts.count('negative')} of {len(compared)} cells, a higher one in "
         f"{verdicts.count('positive')}, and could not be told apart in the others (95% intervals, paired by replicate, "
-        f"not corrected for {len(compared)} comparisons). The largest gain is that of {best.task}, order {best.order}, "
-        f"{100 * best.share:g}% held out: {signed('nll', e.mean)} ({interval_of('nll', e)})."
+        f"not corrected for {len(compared)} comparisons). The lowest difference is that of {best.task}, order "
+        f"{best.order}, {100 * best.share:g}% held out: {signed('nll', e.mean)} ({interval_of('nll', e)})."
     )
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ensgap.findings.searches import Search, find_searches
+from ensgap.findings.searches import Search, find_searches, missing
 from ensgap.findings.section import Section
 from ensgap.findings.tables import write_table
 from ensgap.gap import Array, Estimate
@@ -102,7 +102,7 @@ def _figures(avg_member: Array, ensemble: Array, target: tuple[int, int], count:
 
 def read_replicates(search: Search) -> ReplicateResults:
     """From a search with a shared holdout."""
-    avg_member, ensemble = search.nll(1), search.nll(search.members)
+    avg_member, ensemble = search.nll(search.replicates)
     best = int(ensemble.mean(1).argmin())
     return ReplicateResults(
         task=search.task,
@@ -126,8 +126,9 @@ def section(published: Path, figures: Path) -> Section | None:
     results = [read_replicates(search) for search in most.values()]
     if not results:
         return None
-    save(draw(results), figures, NAME)
-    text = "\n\n".join([*(sentence(result) for result in results), write_table(replicate_table(results), figures)])
+    save(draw(results), figures, NAME, ("png",))
+    parts = [*map(sentence, results), *missing(most, f"a search with {FEWEST} or more replicates")]
+    text = "\n\n".join([*parts, write_table(replicate_table(results), figures)])
     return Section("How many replicates the choice needs", text, (figures / f"{NAME}.png",))
 
 
@@ -169,7 +170,8 @@ def replicate_table(results: Sequence[ReplicateResults]) -> Table:
     caption = (
         f"Choices from r replicates, {DRAWS:,} draws without replacement, against the choice of all; ± is a jackknife "
         "error over replicates. The loss is the mean validation NLL of what r replicates choose minus that of what all "
-        "choose, on the replicates not drawn. (Those had a say in the choice of all, so the loss is rather too large.)"
+        "choose, on the replicates not drawn. (Those had a say in the choice of all, so the loss is rather too large.) "
+        f"In the figure, lines mark {100 * AGREEMENT:g}% agreement and a loss of {100 * REGRET:g}%."
     )
     return Table(NAME, caption, columns, tuple(found))
 
@@ -204,5 +206,6 @@ def _lines(axes: Axes, result: ReplicateResults, looks: dict[str, tuple[str, str
     for name, (color, look, title) in looks.items():
         counts, values = [*result.by_count], [figures[name] for figures in result.by_count.values()]
         mean = scale * np.array([value.mean for value in values])
-        reach = scale * np.array([value.sem for value in values])
+        sem = scale * np.array([value.sem for value in values])
+        reach = [sem, sem if name.startswith("regret") else np.minimum(sem, scale - mean)]  # no share is above 1
         axes.errorbar(counts, mean, yerr=reach, fmt=look, color=color, capsize=2, markersize=4.5, label=title)

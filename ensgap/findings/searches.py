@@ -1,20 +1,21 @@
 """The published weight-decay searches of the tasks that the findings look at, read for the modules beside this one."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from ensgap import metrics
-from ensgap.folder import StudyFolder
+from ensgap.folder import StudyFolder, TrialRecord
 from ensgap.gap import Array
 from ensgap.predictions import Predictions
-from ensgap.results.optima import SettingFigures, read_settings, search_predictions
+from ensgap.results.optima import SettingFigures, read_settings
+from ensgap.storage import Place
 
 TASKS = ("nci1", "digits")
 
@@ -28,6 +29,16 @@ def find_studies(published: Path, study: str) -> list[StudyFolder]:
         if config["study"] == study and config["task"] in TASKS and not config["smoke"]:
             found.append((TASKS.index(config["task"]), file.parent.name, folder))
     return [folder for *_, folder in sorted(found, key=lambda item: item[:2])]
+
+
+@dataclass(frozen=True)
+class Tried:
+    """One weight decay of a search."""
+
+    weight_decay: float
+    replicates: tuple[int, ...]
+    log_likelihoods: Tensor  # [replicates, members, points]: what every member gives the label of every point
+    held: Tensor  # likewise, bool: the member held the point out
 
 
 @dataclass(frozen=True)
@@ -63,9 +74,13 @@ class Search:
         return self.folder.local.name
 
     @cached_property
-    def trials(self) -> list[SettingFigures]:
-        """Its finished settings, by weight decay."""
-        return [trial for trial in read_settings(self.folder, "search") if trial.usable]
+    def trials(self) -> list[Tried]:
+        """Its settings of which all trials finished, by weight decay."""
+        groups: dict[float, list[tuple[TrialRecord, Place]]] = {}
+        for record, path in (*self.folder.ended_trials("search"), *self.folder.failed_trials("search")):
+            groups.setdefault(float(record.setting["weight_decay"]), []).append((record, path))
+        finished = {w: own for w, own in groups.items() if all(record.status == "finished" for record, _ in own)}
+        return [_read(weight_decay, finished[weight_decay]) for weight_decay in sorted(finished)]
 
     @cached_property
     def tested(self) -> dict[float, SettingFigures]:
@@ -82,22 +97,25 @@ class Search:
         """Those that every setting has."""
         return common_replicates(self.trials)
 
-    def nll(self, size: int, replicates: Sequence[int] | None = None) -> Array:
-        """Validation NLL of sub-ensembles of a size, averaged over the cyclic ones, [settings, replicates]; size 1 is
-        the average member.
-        """
-        chosen = self.replicates if replicates is None else replicates
-        return np.stack([rows(trial, trial.curves["nll"][size - 1], chosen) for trial in self.trials])
-
     def log_likelihoods(self) -> Tensor:  # -> [settings, replicates, members, points]
-        """What every member gives the label of every point of a shared holdout, replicates as in `replicates`."""
-        found = []
+        """What every member gives the label of every point, replicates as in `replicates`."""
+        return torch.stack([t.log_likelihoods[places(t, self.replicates)] for t in self.trials])
+
+    def size_nll(self, size: int) -> Array:  # -> [settings, replicates]
+        """Validation NLL of sub-ensembles of a size, averaged over the cyclic ones; for a shared holdout."""
+        nll = next(values for order, values in group_nll(self.log_likelihoods()) if order == size)
+        return nll.mean((2, 3)).numpy()
+
+    def nll(self, replicates: Sequence[int]) -> tuple[Array, Array]:  # -> each [settings, replicates]
+        """Validation NLL of the average member at its own points, and of the members that held each point out."""
+        sides: tuple[list[Tensor], list[Tensor]] = ([], [])
         for trial in self.trials:
-            predictions = search_predictions(self.folder, trial.setting)
-            labels = predictions.labels.unsqueeze(1).expand(predictions.held.shape)
-            places = [trial.replicates.index(replicate) for replicate in self.replicates]
-            found.append(metrics.log_likelihoods(predictions.logits, labels)[places])
-        return torch.stack(found)
+            rows = places(trial, replicates)
+            values, held = trial.log_likelihoods[rows], trial.held[rows]
+            sides[0].append(-(values * held).sum((1, 2)) / held.sum((1, 2)))
+            joint = values.masked_fill(~held, -torch.inf).logsumexp(1) - held.sum(1).log()
+            sides[1].append(-joint.mean(-1))
+        return torch.stack(sides[0]).numpy(), torch.stack(sides[1]).numpy()
 
     def test_predictions(self, weight_decay: float) -> tuple[Predictions, list[int]]:
         """What the retrained ensembles of a weight decay predicted, and their replicates."""
@@ -109,6 +127,22 @@ class Search:
         return Predictions.join([part for part, _ in parts]), [r for _, own in parts for r in own]
 
 
+def _read(weight_decay: float, trials: Sequence[tuple[TrialRecord, Place]]) -> Tried:
+    found = Predictions.join([Predictions.load(path / "predictions.npz") for _, path in trials])
+    labels = found.labels.unsqueeze(1).expand(found.held.shape)
+    replicates = tuple(r for record, _ in trials for r in record.identity["replicates"])
+    return Tried(weight_decay, replicates, metrics.log_likelihoods(found.logits, labels), found.held)
+
+
+def group_nll(log_likelihoods: Tensor) -> Iterator[tuple[int, Tensor]]:
+    """For every order k the NLL [settings, replicates, groups, points] of members i, i+1, …, i+k−1 at each point."""
+    total = log_likelihoods
+    for order in range(1, log_likelihoods.shape[2] + 1):
+        if order > 1:
+            total = torch.logaddexp(total, log_likelihoods.roll(1 - order, dims=2))
+        yield order, math.log(order) - total
+
+
 def find_searches(published: Path) -> Iterator[Search]:
     """All that have settings to choose from."""
     for folder in find_studies(published, "weight_decay"):
@@ -117,11 +151,17 @@ def find_searches(published: Path) -> Iterator[Search]:
             yield search
 
 
-def common_replicates(trials: Sequence[SettingFigures]) -> list[int]:
+def missing(found: Iterable[str], what: str) -> list[str]:
+    """A sentence for each task of which no such study is published."""
+    known = set(found)
+    return [f"Of {task}, {what} is not published." for task in TASKS if task not in known]
+
+
+def common_replicates(trials: Sequence[Tried | SettingFigures]) -> list[int]:
     """The replicates that all of them have, in order."""
     return sorted(set.intersection(*(set(trial.replicates) for trial in trials))) if trials else []
 
 
-def rows(trial: SettingFigures, values: Array, replicates: Sequence[int]) -> Array:
-    """The values [replicates] of a setting at these replicates, in this order."""
-    return values[[trial.replicates.index(replicate) for replicate in replicates]]
+def places(trial: Tried | SettingFigures, replicates: Sequence[int]) -> list[int]:
+    """Where these replicates stand in what a setting has; one that was trained twice counts once."""
+    return [trial.replicates.index(replicate) for replicate in replicates]

@@ -14,7 +14,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from ensgap import metrics
-from ensgap.findings.searches import Search, common_replicates, find_searches, rows
+from ensgap.findings.searches import Search, common_replicates, find_searches, missing, places
 from ensgap.findings.section import Section
 from ensgap.findings.tables import interval_cells, interval_columns, write_table
 from ensgap.gap import Array, Choice, Estimate, select
@@ -75,7 +75,7 @@ def read_sizes(search: Search) -> SizeResults:
 
 def _choose(search: Search, size: int) -> Choice:
     """h*_ens of a size, with how firmly."""
-    table = [*search.nll(size)]
+    table = [*search.size_nll(size)]
     return select(table, table, [False] * len(table)).ens
 
 
@@ -92,7 +92,8 @@ def _difference(search: Search, one: float, other: float, size: int, metric: str
 
     def at(weight_decay: float) -> Array:
         tested = search.tested[weight_decay]
-        return rows(tested, tested.curves[metric][size - 1], pairs)
+        values: Array = tested.curves[metric][size - 1][places(tested, pairs)]
+        return values
 
     return Estimate.of(at(one) - at(other))
 
@@ -108,17 +109,17 @@ def _pooled_difference(search: Search, one: float, other: float, group: int) -> 
 
     def at(weight_decay: float) -> Array:
         predictions, replicates = search.test_predictions(weight_decay)
-        places = [replicates.index(replicate) for replicate in pairs[: groups * group]]
-        return metrics.evaluate(pool(predictions, places, group))["ensemble_nll"].numpy()
+        chosen = [replicates.index(replicate) for replicate in pairs[: groups * group]]
+        return metrics.evaluate(pool(predictions, chosen, group))["ensemble_nll"].numpy()
 
     return Estimate.of(at(one) - at(other))
 
 
-def pool(predictions: Predictions, places: Sequence[int], group: int) -> Predictions:
+def pool(predictions: Predictions, chosen: Sequence[int], group: int) -> Predictions:
     """Every so many of these ensembles as one."""
-    first = list(places[::group])
-    logits, held = predictions.logits[list(places)], predictions.held[list(places)]
-    if not (predictions.index[list(places)] == predictions.index[places[0]]).all():
+    first = list(chosen[::group])
+    logits, held = predictions.logits[list(chosen)], predictions.held[list(chosen)]
+    if not (predictions.index[list(chosen)] == predictions.index[chosen[0]]).all():
         raise ValueError("ensembles can be pooled only where all of them predict the same points")
     return replace(
         predictions,
@@ -139,8 +140,9 @@ def section(published: Path, figures: Path) -> Section | None:
     results = [read_sizes(search) for search in largest.values()]
     if not results:
         return None
-    save(draw(results), figures, NAME)
-    text = "\n\n".join([*(sentence(result) for result in results), write_table(size_table(results), figures)])
+    save(draw(results), figures, NAME, ("png",))
+    parts = [*map(sentence, results), *missing(largest, "a weight-decay search with a shared holdout")]
+    text = "\n\n".join([*parts, write_table(size_table(results), figures)])
     return Section("The gap as a function of the ensemble's size", text, (figures / f"{NAME}.png",))
 
 
@@ -199,7 +201,8 @@ def size_table(results: Sequence[SizeResults]) -> Table:
     )
     caption = (
         "Test loss of sub-ensembles of size m at h*_ind minus at h*_ens(m), and minus at the h*_ens of the whole "
-        "ensemble; mean ± SEM over paired test replicates, with 95% intervals. Positive: joint tuning paid off."
+        "ensemble; mean ± SEM over paired test replicates, with 95% intervals (bars in the "
+        "figure). Positive: joint tuning paid off."
     )
     return Table(NAME, caption, columns, tuple(found))
 
@@ -211,8 +214,8 @@ def draw(results: Sequence[SizeResults]) -> Figure:
         panels = figure.subplots(1, len(results), squeeze=False)[0]
         for axes, result in zip(panels, results, strict=True):
             kinds = (
-                ("h*_ind − h*_ens(m)", ENS, "-^", [(s.size, s.gap) for s in result.sizes], 0.96),
-                ("h*_ind − h*_ens(M)", IND, "--v", [(s.size, s.fixed) for s in result.sizes], 1.04),
+                ("at h*_ind minus at h*_ens(m), the gap", ENS, "-^", [(s.size, s.gap) for s in result.sizes], 0.96),
+                ("at h*_ind minus at h*_ens(M)", IND, "--v", [(s.size, s.fixed) for s in result.sizes], 1.04),
             )
             for title, color, look, values, shift in kinds:
                 known = [(size, e) for size, e in values if e is not None]

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 import torch
 
-from ensgap.findings.kwise import cut_nll, emulate, group_nll, real_orders
+from ensgap.findings.kwise import cut_nll, emulate, real_orders
 from ensgap.findings.order_designs import study_orders
 from ensgap.findings.orders import section
-from ensgap.findings.searches import Search, find_searches
+from ensgap.findings.searches import Search, find_searches, group_nll
 from ensgap.folder import StudyFolder
 from ensgap.plans.design_config import EarlyStoppingConfig, TemperatureConfig
 from ensgap.spec import TrialSpec
