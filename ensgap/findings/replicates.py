@@ -14,7 +14,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ensgap.findings.searches import Search, find_searches, missing
+from ensgap.findings.searches import HOW, Search, find_searches, missing
 from ensgap.findings.section import Section
 from ensgap.findings.tables import write_table
 from ensgap.gap import Array, Estimate
@@ -128,6 +128,7 @@ def section(published: Path, figures: Path) -> Section | None:
         return None
     save(draw(results), figures, NAME, ("png",))
     parts = [*map(sentence, results), *missing(most, f"a search with {FEWEST} or more replicates")]
+    parts += [HOW] * ("digits" in most)
     text = "\n\n".join([*parts, write_table(replicate_table(results), figures)])
     return Section("How many replicates the choice needs", text, (figures / f"{NAME}.png",))
 

@@ -6,19 +6,18 @@ data, and the gap is that of sub-ensembles of size m of the retrained ensembles 
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
-from ensgap import metrics
-from ensgap.findings.searches import Search, common_replicates, find_searches, missing, places
+from ensgap.findings.searches import HOW, Search, find_searches, missing
 from ensgap.findings.section import Section
+from ensgap.findings.sub_ensembles import pool, sub_figures
 from ensgap.findings.tables import interval_cells, interval_columns, write_table
 from ensgap.gap import Array, Choice, Estimate, select
-from ensgap.predictions import Predictions
 from ensgap.report.style import ENS, IND, STYLE, number, save
 from ensgap.report.tables import Cell, Column, Table
 from ensgap.report.words import interval_of, signed
@@ -61,10 +60,10 @@ def read_sizes(search: Search) -> SizeResults:
     choices = {size: _choose(search, size) for size in usual}
     chosen = {size: search.weight_decays[choice.trial] for size, choice in choices.items()}
     h_ind, h_ens = chosen[1], chosen[search.members]
-    found = []
+    found, tested = [], _Tested(search, usual)
     for size in usual:
-        gap, error_gap = (_difference(search, h_ind, chosen[size], size, metric) for metric in ("nll", "error"))
-        fixed = _difference(search, h_ind, h_ens, size, "nll")
+        gap, error_gap = (tested.difference(h_ind, chosen[size], size, metric) for metric in ("nll", "error"))
+        fixed = tested.difference(h_ind, h_ens, size, "nll")
         found.append(SizeGap(size, choices[size], chosen[size], gap, error_gap, fixed))
     for size in (size for size in SIZES if size > search.members and size % search.members == 0):
         fixed = _pooled_difference(search, h_ind, h_ens, size // search.members)
@@ -80,22 +79,31 @@ def _choose(search: Search, size: int) -> Choice:
 
 
 def _pairs(search: Search, one: float, other: float) -> list[int]:
-    if one not in search.tested or other not in search.tested:
-        return []
-    return common_replicates([search.tested[one], search.tested[other]])
+    return sorted(set(search.tested.get(one, ())) & set(search.tested.get(other, ())))
 
 
-def _difference(search: Search, one: float, other: float, size: int, metric: str) -> Estimate | None:
-    pairs = _pairs(search, one, other)
-    if not pairs:
-        return None
+class _Tested:
+    """Test figures of sub-ensembles, each weight decay read once."""
 
-    def at(weight_decay: float) -> Array:
-        tested = search.tested[weight_decay]
-        values: Array = tested.curves[metric][size - 1][places(tested, pairs)]
+    def __init__(self, search: Search, sizes: Sequence[int]) -> None:
+        self.search, self.sizes = search, sizes
+        self.known: dict[float, dict[tuple[int, str], Array]] = {}
+
+    def at(self, weight_decay: float, size: int, metric: str, replicates: Sequence[int]) -> Array:
+        """A metric of sub-ensembles of a size, averaged over the cyclic ones, at these replicates."""
+        own = self.search.tested[weight_decay]
+        if weight_decay not in self.known:
+            predictions = self.search.test_predictions(weight_decay, own)
+            self.known[weight_decay] = sub_figures(predictions, self.sizes)
+        values: Array = self.known[weight_decay][size, metric][[own.index(r) for r in replicates]]
         return values
 
-    return Estimate.of(at(one) - at(other))
+    def difference(self, one: float, other: float, size: int, metric: str) -> Estimate | None:
+        """At one weight decay minus at another, paired by replicate; nothing where one was not tested."""
+        pairs = _pairs(self.search, one, other)
+        if not pairs:
+            return None
+        return Estimate.of(self.at(one, size, metric, pairs) - self.at(other, size, metric, pairs))
 
 
 def _pooled_difference(search: Search, one: float, other: float, group: int) -> Estimate | None:
@@ -108,26 +116,10 @@ def _pooled_difference(search: Search, one: float, other: float, group: int) -> 
         return None
 
     def at(weight_decay: float) -> Array:
-        predictions, replicates = search.test_predictions(weight_decay)
-        chosen = [replicates.index(replicate) for replicate in pairs[: groups * group]]
-        return metrics.evaluate(pool(predictions, chosen, group))["ensemble_nll"].numpy()
+        pooled = pool(search.test_predictions(weight_decay, pairs[: groups * group]), group)
+        return sub_figures(pooled, [pooled.logits.shape[1]])[pooled.logits.shape[1], "nll"]
 
     return Estimate.of(at(one) - at(other))
-
-
-def pool(predictions: Predictions, chosen: Sequence[int], group: int) -> Predictions:
-    """Every so many of these ensembles as one."""
-    first = list(chosen[::group])
-    logits, held = predictions.logits[list(chosen)], predictions.held[list(chosen)]
-    if not (predictions.index[list(chosen)] == predictions.index[chosen[0]]).all():
-        raise ValueError("ensembles can be pooled only where all of them predict the same points")
-    return replace(
-        predictions,
-        logits=logits.reshape(len(first), -1, *logits.shape[2:]),
-        held=held.reshape(len(first), -1, held.shape[-1]),
-        labels=predictions.labels[first],
-        index=predictions.index[first],
-    )
 
 
 def section(published: Path, figures: Path) -> Section | None:
@@ -142,6 +134,7 @@ def section(published: Path, figures: Path) -> Section | None:
         return None
     save(draw(results), figures, NAME, ("png",))
     parts = [*map(sentence, results), *missing(largest, "a weight-decay search with a shared holdout")]
+    parts += [HOW] * ("digits" in largest)
     text = "\n\n".join([*parts, write_table(size_table(results), figures)])
     return Section("The gap as a function of the ensemble's size", text, (figures / f"{NAME}.png",))
 
