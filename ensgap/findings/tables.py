@@ -1,0 +1,26 @@
+"""Tables of the findings: written as CSV beside the figures, and shown as markdown."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from ensgap.gap import Estimate
+from ensgap.report.tables import Cell, Column, Table, escape_markdown
+
+
+def write_table(table: Table, folder: Path) -> str:
+    """Its CSV file goes into the folder; its caption and rows come back as markdown."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{table.name}.csv").write_text(table.csv())
+    columns = tuple(replace(column, title=escape_markdown(column.title)) for column in table.columns)
+    return f"{escape_markdown(table.caption)}\n\n{replace(table, columns=columns).markdown()}"
+
+
+def interval_columns(key: str, title: str, digits: int = 4, scale: float = 1.0) -> tuple[Column, ...]:
+    """An estimate and the ends of its 95% interval."""
+    ends = (Column(f"{key}_{end}", name, digits, scale) for end, name in (("low", "95% from"), ("high", "to")))
+    return Column(key, title, digits, scale), *ends
+
+
+def interval_cells(estimate: Estimate | None) -> tuple[Cell, ...]:
+    """What stands in these columns."""
+    return ("–", "–", "–") if estimate is None else (estimate, estimate.low, estimate.high)
