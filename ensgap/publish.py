@@ -1,8 +1,9 @@
 """`python -m ensgap.publish FOLDER DESTINATION`: a study small enough to commit.
 
 Takes its records and its predictions, logits in half precision, and builds the report from those, so that everybody who
-has the destination can rebuild every table. Ray's logs, checkpoints, weights and figures as PDF stay behind, and of
-very large test data all but a share. Done again while a study goes on, it adds what has come since.
+has the destination can rebuild every table. Ray's logs, checkpoints and weights stay behind, so do figures as PDF and
+the page, which `python -m ensgap.report DESTINATION` makes, and of very large test data all but a share. Done again
+while a study goes on, it adds what has come since.
 """
 
 import argparse
@@ -46,6 +47,7 @@ def publish(source: Place, destination: Path, test_points: int = TEST_POINTS) ->
         _copy_trial(file.parent, published.trials / file.parent.name, test_points)
     try:
         write_report(published, kinds=("png",))
+        (destination / "report.html").unlink()
     except UserError as error:
         if new:
             shutil.rmtree(destination)
@@ -75,7 +77,8 @@ def _portable(command: str) -> str:
     """The command without flags that are about the machine."""
     words = shlex.split(command)
     places = [i for i, word in enumerate(words) if word.partition("=")[0] in NOT_REPEATED]
-    gone = {*places, *(i + 1 for i in places if "=" not in words[i])}
+    values = {i + 1 for i in places if "=" not in words[i] and not "".join(words[i + 1 : i + 2]).startswith("--")}
+    gone = {*places, *values}
     return shlex.join([word for i, word in enumerate(words) if i not in gone])
 
 
@@ -124,4 +127,4 @@ if __name__ == "__main__":
     except UserError as error:
         print(f"ensgap.publish: {mask(str(error))}", file=sys.stderr)
         sys.exit(2)
-    print(f"Published {arguments.destination / 'report.html'}, {size_of(arguments.destination) / 1e6:.1f} MB in all")
+    print(f"Published {arguments.destination / 'report.md'}, {size_of(arguments.destination) / 1e6:.1f} MB in all")
