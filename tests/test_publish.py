@@ -53,7 +53,8 @@ def test_an_older_study_learns_that_it_repeats_the_paper(tmp_path: Path) -> None
     folder = study_of_nci1(tmp_path / "study")
     study = folder.read_study()
     del study["config"]["as_paper"]
-    command = f"python studies/weight_decay.py --out {tmp_path} --cluster --data-dir={tmp_path} --task nci1 --grid 0 1e-3"
+    machine = f"--out {tmp_path} --cluster --data-dir={tmp_path}"
+    command = f"python studies/weight_decay.py {machine} --task nci1 --grid 0 1e-3"
     folder.write_study(study | {"storage": "s3://studies/here", "command": command})
     published = publish(tmp_path / "study", tmp_path / "published")
     assert (tmp_path / "published" / "tables" / "paper.csv").exists()

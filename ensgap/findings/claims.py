@@ -82,6 +82,8 @@ def answer_claims(published: Path) -> list[Answered]:
 
 
 def _less_decay(study: PublishedStudy, results: StudyResults) -> list[Part]:
+    if study.config["holdout"] != study.config["members"]:
+        return []  # the paper's searches have a shared holdout
     shift = shift_of(results)
     expected = shift.same if study.task in UNMOVED else shift.less
     side: Side = "for" if expected >= FIRM else "against" if expected <= 1 - FIRM else "open"

@@ -18,11 +18,11 @@ from ensgap.storage import Place
 
 TASKS = ("nci1", "digits")
 HOW = (
-    "(How the digits studies came about: their share held out, grid and sizes were set after two first runs, which were "
-    "not kept, had been looked at, test figures among them, with 20% held out and a grid up to 0.01. With 16 members the "
-    "gap was +0.0042 there, between 0.001778 and 0; with 4 members and 40 replicates both optima were the same setting, "
-    "0.001778, so that the gap was 0, and 8 members were taken instead, so that there are two to tell apart. So take "
-    "them as demonstrations, not as evidence that gaps are this large.)"
+    "(How the digits studies came about: their share held out, grid and sizes were set after two first runs, "
+    "which were not kept, had been looked at, test figures among them, with 20% held out and a grid up to 0.01. "
+    "With 16 members the gap was +0.0042 there, between 0.001778 and 0; with 4 members and 40 replicates both "
+    "optima were the same setting, 0.001778, so that the gap was 0, and 8 members were taken instead, so that "
+    "there are two to tell apart. So take them as demonstrations, not as evidence that gaps are this large.)"
 )
 
 
