@@ -5,6 +5,9 @@ convolutions, does not: on a core of an AMD EPYC (Zen 5) it multiplies [3823, 64
 112.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 
 import torch
@@ -19,16 +22,29 @@ LARGE = 1 << 22
 """Multiplications of a product from which oneDNN's ten microseconds of overhead pay off."""
 
 
+_ALLOWED = ContextVar("oneDNN", default=True)
+
+
 @cache
 def has_onednn() -> bool:
     """Whether this processor is better served by oneDNN; the same in every process, so that runs can be repeated."""
     return torch.backends.mkldnn.is_available() and "AVX512" in torch.backends.cpu.get_cpu_capability()
 
 
+@contextmanager
+def without_onednn() -> Iterator[None]:
+    """Leave all products to torch, whose tools then see them."""
+    token = _ALLOWED.set(False)
+    try:
+        yield
+    finally:
+        _ALLOWED.reset(token)
+
+
 def suits_onednn(x: Tensor) -> bool:
     """Whether products of this tensor go to oneDNN."""
     plain = x.dtype == torch.float32 and x.device.type == "cpu"
-    return plain and has_onednn() and not torch.is_autocast_enabled("cpu")
+    return plain and has_onednn() and _ALLOWED.get() and not torch.is_autocast_enabled("cpu")
 
 
 def matmul_t(x: Tensor, weight: Tensor, bias: Tensor | None = None, relu: bool = False) -> Tensor:

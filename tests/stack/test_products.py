@@ -3,7 +3,15 @@
 import pytest
 import torch
 
-from ensgap.stack.products import bmm, grouped_product, has_onednn, matmul_t, narrow_product, suits_onednn
+from ensgap.stack.products import (
+    bmm,
+    grouped_product,
+    has_onednn,
+    matmul_t,
+    narrow_product,
+    suits_onednn,
+    without_onednn,
+)
 
 pytestmark = pytest.mark.skipif(not has_onednn(), reason="this processor has no AVX-512")
 
@@ -38,4 +46,6 @@ def test_other_precisions_go_elsewhere() -> None:
     assert not suits_onednn(torch.zeros(2, 2, dtype=torch.float64))
     assert not suits_onednn(torch.zeros(2, 2, device="meta"))
     with torch.autocast("cpu", torch.bfloat16):
+        assert not suits_onednn(torch.zeros(2, 2))
+    with without_onednn():
         assert not suits_onednn(torch.zeros(2, 2))
