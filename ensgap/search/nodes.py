@@ -81,24 +81,30 @@ def _leave_file(probe: Place) -> tuple[Place, str]:
 
 
 def _ask_all(question: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
-    """Every node's answer, by the node's name; a node that does not answer is named."""
+    """Every node's answer, by the node's name; a node that does not answer is named, one that was lost meanwhile is
+    left out.
+    """
     task = ray.remote(num_cpus=0, max_retries=0)(question)
     asked = {}
     for node in alive_nodes():
         pinned = task.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False))
-        asked[pinned.remote(*arguments)] = f"{node['NodeManagerAddress']} ({node['NodeID'][:8]})"
+        asked[pinned.remote(*arguments)] = node
     _, silent = ray.wait(list(asked), num_returns=len(asked), timeout=SECONDS)
     if silent:
-        raise UserError(
-            f"The node {asked[silent[0]]} does not answer within {SECONDS:g} seconds; look at it with `ray status`."
-        )
+        name = _name(asked[silent[0]])
+        raise UserError(f"The node {name} does not answer within {SECONDS:g} seconds; look at it with `ray status`.")
     answers = {}
-    for reference, name in asked.items():
+    for reference, node in asked.items():
         try:
-            answers[name] = ray.get(reference)
+            answers[_name(node)] = ray.get(reference)
         except ray.exceptions.RayError as error:
-            raise UserError(f"The node {name} cannot run ensgap ({_last_line(error)}).") from None
+            if node["NodeID"] in {alive["NodeID"] for alive in alive_nodes()}:
+                raise UserError(f"The node {_name(node)} cannot run ensgap ({_last_line(error)}).") from None
     return answers
+
+
+def _name(node: Mapping[str, Any]) -> str:
+    return f"{node['NodeManagerAddress']} ({node['NodeID'][:8]})"
 
 
 def _last_line(error: Exception) -> str:

@@ -35,6 +35,16 @@ def wait_until(condition: object, process: subprocess.Popen[str]) -> None:
     assert condition()
 
 
+def wait_for_silence(out: Path) -> None:
+    """Until nobody writes any more: workers outlive their driver for a moment."""
+    deadline = time.monotonic() + 60
+    seen: dict[Path, int] = {}
+    while (now := {path: path.stat().st_mtime_ns for path in out.glob("trials/*/*") if path.exists()}) != seen:
+        assert time.monotonic() < deadline
+        seen = now
+        time.sleep(3)
+
+
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("undisturbed") / "out"
@@ -72,6 +82,7 @@ def test_a_lost_node_and_a_killed_driver_change_nothing(cluster: RayNodes, undis
     wait_until(lambda: len(ended(out)) >= 2, process)
     kill_tree(process.pid)
     process.communicate()
+    wait_for_silence(out)
     damaged = [*out.glob("trials/search-*/checkpoint.pt")][:1]  # none if one trial ended and the next had not begun
     for checkpoint in damaged:
         content = checkpoint.read_bytes()
