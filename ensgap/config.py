@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ensgap.errors import UserError
+from ensgap.spec import STACKED_REPLICATES
 from ensgap.stack import Kernels, Precision
 
 
@@ -88,6 +89,10 @@ class StudyConfig:
         """What the flag says, else what a smoke run has, else the task's own."""
         given = getattr(self, name)
         return given if given is not None else smoke.get(name, usual) if self.smoke else usual
+
+    def in_a_trial(self, loop_on_cpu: bool) -> int:
+        """How many replicates a trial trains, unless all of a setting must be together."""
+        return self.replicates_per_trial or (1 if loop_on_cpu else STACKED_REPLICATES)
 
     def folder(self, study: str) -> Path:
         """Where the study goes; a scaled-down one and a smoke run stand apart."""

@@ -11,7 +11,6 @@ from ensgap.folder import StudyFolder
 from ensgap.holdout import parse_order
 from ensgap.plans.design import DesignPlan
 from ensgap.results.optima import read_results
-from ensgap.spec import STACKED_REPLICATES
 from ensgap.stack import FastInit
 from ensgap.stopping import Stopping
 from ensgap.tasks import Task
@@ -48,7 +47,7 @@ class DesignConfig(StudyConfig):
             task=task,
             members=members,
             replicates=self.pick("replicates", own.pop("replicates"), smoke),
-            replicates_per_trial=self.replicates_per_trial or (1 if task.loop_on_cpu else STACKED_REPLICATES),
+            replicates_per_trial=self.in_a_trial(task.loop_on_cpu),
             train=train,
             val_fractions=tuple(sorted(set(fractions))),
             holdouts=tuple(sorted(orders, reverse=True)),

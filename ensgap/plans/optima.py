@@ -11,7 +11,7 @@ from ensgap.hyperparameters import Setting
 from ensgap.losses import Objective, check_objective
 from ensgap.plans.plan import scaled_down
 from ensgap.secrets import mask
-from ensgap.spec import FIRST_TEST_REPLICATE, STACKED_REPLICATES, TrialSpec, in_trials
+from ensgap.spec import FIRST_TEST_REPLICATE, TrialSpec, in_trials
 from ensgap.stack import Precision
 from ensgap.tasks import Task
 from ensgap.train import TrainConfig
@@ -163,7 +163,7 @@ class SearchStudyConfig(StudyConfig):
     def in_one_trial(self, search: SearchName, replicates: int, task: Task) -> int:
         """How many replicates a trial trains: Optuna is told of whole settings, and pruning compares replicates."""
         if search == "grid" and not self.prune:
-            return self.replicates_per_trial or (1 if task.loop_on_cpu else STACKED_REPLICATES)
+            return self.in_a_trial(task.loop_on_cpu)
         if self.replicates_per_trial not in (None, replicates):
             raise UserError(
                 "--replicates-per-trial is for a grid without --prune; else a trial trains all replicates of a setting."

@@ -1,8 +1,8 @@
 """Matrix products by the faster of the two libraries that torch brings for float32 on a CPU.
 
-torch multiplies with MKL, which leaves AVX-512 unused on processors that are not Intel's. oneDNN, which torch has for
-convolutions, does not: on a core of an AMD EPYC (Zen 5) it multiplies [3823, 64] by [64, 64] at 240 GFLOP/s, MKL at
-112.
+torch multiplies with MKL, which seems to leave AVX-512 unused on processors that are not Intel's. oneDNN, which torch
+has for convolutions, does not: on a core of an AMD EPYC (Zen 5) it multiplies [3823, 64] by [64, 64] at 240 GFLOP/s,
+MKL at 112.
 """
 
 from collections.abc import Iterator
