@@ -15,6 +15,7 @@ from rich.table import Table
 from ensgap.bench.contest import Contest, Outcome, matmul_peak, run
 from ensgap.errors import UserError
 from ensgap.search.session import WORKER_ENVIRONMENT
+from ensgap.stack.products import blas_kernels, set_threads
 from ensgap.tasks import get_task
 from ensgap.versions import versions
 
@@ -38,7 +39,7 @@ def main() -> None:
     parser.add_argument("--data-dir", type=Path, help="where data sets are kept")
     parser.add_argument("--out", type=Path, default=Path("reports/bench.json"), help="default: reports/bench.json")
     arguments = parser.parse_args()
-    torch.set_num_threads(1)
+    set_threads(1)
     torch.manual_seed(0)
     peak = matmul_peak()
     outcomes: list[Outcome] = []
@@ -59,6 +60,7 @@ def main() -> None:
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     found = {
         "peak_gflops": peak,
+        "blas": blas_kernels(),
         "contests": [asdict(o) | {"gflops": o.gflops} for o in outcomes],
         "versions": versions(),
     }
@@ -77,6 +79,7 @@ def _show(outcomes: list[Outcome], peak: float) -> None:
     console.print(table)
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     console.print(f"matrix-multiply peak {peak:.0f} GFLOP/s; peak memory of this process {memory:.0f} MiB")
+    console.print(f"NumPy's matrix products, which small members use: {blas_kernels()}")
 
 
 if __name__ == "__main__":

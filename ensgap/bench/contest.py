@@ -15,7 +15,7 @@ from ensgap.networks.gcn import GCN
 from ensgap.points import Points
 from ensgap.seeds import INIT, ORDER, member_generators
 from ensgap.stack import OptimizerConfig
-from ensgap.stack.products import matmul_t, suits_onednn, without_onednn
+from ensgap.stack.products import leaves_torch, matmul_t, torch_only
 from ensgap.tasks import get_task
 from ensgap.train import Training
 
@@ -149,7 +149,7 @@ def _pyg_loop(members: Sequence[Any], pool: GraphPoints, config: Any) -> Job:
 def matmul_peak() -> float:
     """Billions of operations a second of a large matrix product by the faster library, on the threads in use."""
     a = torch.randn(1536, 1536)
-    ways = [lambda: torch.mm(a, a), *([lambda: matmul_t(a, a)] if suits_onednn(a) else [])]
+    ways = [lambda: torch.mm(a, a), *([lambda: matmul_t(a, a)] if leaves_torch(a) else [])]
     seconds = min(_seconds(way) for way in ways for _ in range(8))
     return float(2 * 1536**3 / seconds / 1e9)
 
@@ -157,7 +157,7 @@ def matmul_peak() -> float:
 def _work(job: Job) -> float:
     from torch.utils.flop_counter import FlopCounterMode
 
-    with FlopCounterMode(display=False) as counter, without_onednn():
+    with FlopCounterMode(display=False) as counter, torch_only():
         job()
     return float(counter.get_total_flops() / 1e9)
 

@@ -19,6 +19,7 @@ from ensgap.bench.zoo import CLASSES, ZOO, Case
 from ensgap.search.session import WORKER_ENVIRONMENT
 from ensgap.seeds import INIT, member_generators
 from ensgap.stack import Kernels, OptimizerConfig, Vectorized, make_member, vectorize_members
+from ensgap.stack.products import set_threads
 from ensgap.stack.stack import call_member
 
 LR = 0.01
@@ -32,7 +33,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5, help="rounds of which the median counts (default: 5)")
     parser.add_argument("--networks", nargs="+", metavar="NAME", default=list(ZOO), help="only these")
     arguments = parser.parse_args()
-    torch.set_num_threads(1)
+    set_threads(1)
     print(f"| {' | '.join(HEADINGS)} |")
     print(f"| {' | '.join('---' for _ in HEADINGS)} |")
     for name in arguments.networks:

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from ensgap.graphs import GraphBatch
 from ensgap.stack.layers import StackedBatchNorm, StackedLinear
-from ensgap.stack.products import matmul_t, padded, suits_onednn
+from ensgap.stack.products import leaves_torch, matmul_t, padded
 from ensgap.stack.ragged import RaggedBatchNorm, one_hot, ragged_linear
 
 CONVOLUTIONS = 4
@@ -72,7 +72,7 @@ class _SumNodes(torch.autograd.Function):
 
 def convolve(x: Tensor, weight: Tensor, bias: Tensor, batch: GraphBatch) -> Tensor:  # [nodes, features] -> the same
     """A graph convolution and its ReLU, for one member."""
-    if suits_onednn(x):
+    if leaves_torch(x):
         found: Tensor = _Convolve.apply(x, weight, bias, batch)
         return found
     return F.linear(_Propagate.apply(x, batch), weight, bias).relu()

@@ -8,16 +8,14 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ensgap.networks.mlp_gradients_grouped import grouped_gradients
 from ensgap.stack.layers import StackedBatchNorm, StackedLinear, normalize, normalize_backward
-from ensgap.stack.products import LARGE, bmm, narrow_product, suits_onednn
+from ensgap.stack.products import bmm
 from ensgap.stack.stack import nll_and_gradient
 
-FEW = 8
-"""Members below which a step is a matter of overhead."""
+GROUP = 16
+"""Members that are computed together: of more, the tensors leave the cache between one operation and the next."""
 
 
-@torch.no_grad()
 def mlp_gradients(
     hidden: Sequence[tuple[StackedLinear, StackedBatchNorm]],
     last: StackedLinear,
@@ -28,26 +26,42 @@ def mlp_gradients(
     """Each member's loss summed over its batch, [members], and the gradients of that over `batch_size`, in the order of
     the layers' parameters. Hidden layers have no bias, and ReLU in their batch norm.
     """
+    groups = [slice(start, start + GROUP) for start in range(0, len(inputs), GROUP)]
+    found = [_of_group(some, hidden, last, inputs[some], labels[some], batch_size) for some in groups]
+    if len(found) == 1:
+        return found[0]
+    nll, gradients = zip(*found, strict=True)
+    return torch.cat(nll), [torch.cat(parts) for parts in zip(*gradients, strict=True)]
+
+
+@torch.no_grad()
+def _of_group(
+    some: slice,
+    hidden: Sequence[tuple[StackedLinear, StackedBatchNorm]],
+    last: StackedLinear,
+    inputs: Tensor,  # [members, batch, inputs], of this group
+    labels: Tensor,
+    batch_size: int,
+) -> tuple[Tensor, list[Tensor]]:
+    """The same of some members."""
     assert last.bias is not None
-    members, batch, _ = inputs.shape
-    small = all(linear.weight[0].numel() * batch < LARGE for linear, _ in hidden)
-    if suits_onednn(inputs) and members >= FEW and small:
-        return grouped_gradients(hidden, last, inputs, labels, batch_size)
+    batch = inputs.shape[1]
     x = inputs.transpose(1, 2)  # [members, features, batch], as all that follows
     saved = []
     for linear, norm in hidden:
-        z = narrow_product(linear.weight, x)
-        y, mean, rstd = normalize(z, norm.weight, norm.bias, norm.eps, relu=True)
-        norm.track(mean, rstd, batch)
-        saved.append((linear.weight, norm.weight, x, z, mean, rstd, y))
+        weight, scale = linear.weight[some], norm.weight[some]
+        z = bmm(weight, x)
+        y, mean, rstd = normalize(z, scale, norm.bias[some], norm.eps, relu=True)
+        norm.track(mean, rstd, batch, some)
+        saved.append((weight, scale, x, z, mean, rstd, y))
         x = y
-    logits = torch.baddbmm(last.bias.unsqueeze(2), last.weight, x)
+    above = last.weight[some]
+    logits = bmm(above, x).add_(last.bias[some].unsqueeze(2))
     nll, grad = nll_and_gradient(logits, labels, dim=1)
     grad.div_(batch_size)
-    found = [grad.sum(2), torch.bmm(grad, x.transpose(1, 2))]  # from the last parameter to the first
-    above = last.weight
+    found = [grad.sum(2), bmm(grad, x.transpose(1, 2))]  # from the last parameter to the first
     for weight, scale, x, z, mean, rstd, y in reversed(saved):
-        grad = narrow_product(above.transpose(1, 2), grad)
+        grad = bmm(above.transpose(1, 2), grad)
         torch.ops.aten.threshold_backward(grad, y, 0, grad_input=grad)
         grad, *grads = normalize_backward(grad, z, scale, mean, rstd)
         found += [*reversed(grads), bmm(grad, x.transpose(1, 2))]

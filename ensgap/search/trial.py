@@ -21,6 +21,7 @@ from ensgap.search.run import TrialRun
 from ensgap.search.stopping_run import StoppingRun
 from ensgap.spec import TrialSpec
 from ensgap.stack import Kernels
+from ensgap.stack.products import set_threads
 from ensgap.storage import describe_trouble, is_lasting
 from ensgap.tasks import Task
 from ensgap.versions import versions
@@ -59,7 +60,7 @@ class Trial(tune.Trainable):
         """Take what all trials share; Tune fills the arguments in through the object store."""
         assert base is not None and task is not None and pool is not None and folder is not None and machine is not None
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
-        torch.set_num_threads(machine.threads)
+        set_threads(machine.threads)
         self.machine, self.worker = machine, f"{folder.path.name}/{base.phase}"
         _check_node(folder, machine)
         self.base, self.task, self.pool, self.test, self.folder = base, task, pool, test, folder

@@ -1,19 +1,12 @@
-"""Products by oneDNN are products, whatever the shape, and are used for float32 on CPUs that have AVX-512 only."""
+"""Products by other libraries are products, whatever the shape, for float32 on CPUs that have AVX-512 only."""
 
 import pytest
 import torch
+from threadpoolctl import threadpool_info
 
-from ensgap.stack.products import (
-    bmm,
-    grouped_product,
-    has_onednn,
-    matmul_t,
-    narrow_product,
-    suits_onednn,
-    without_onednn,
-)
+from ensgap.stack.products import blas_kernels, bmm, has_faster, leaves_torch, matmul_t, set_threads, torch_only
 
-pytestmark = pytest.mark.skipif(not has_onednn(), reason="this processor has no AVX-512")
+pytestmark = pytest.mark.skipif(not has_faster(), reason="this processor has no AVX-512")
 
 
 @pytest.mark.parametrize(("rows", "inputs", "outputs"), [(1, 1, 1), (7, 64, 10), (512, 64, 64), (128, 33, 257)])
@@ -29,23 +22,46 @@ def test_is_the_product(rows: int, inputs: int, outputs: int) -> None:
     torch.testing.assert_close(with_relu, (wanted + bias.double()).relu(), rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("transposed", [False, True])
-@pytest.mark.parametrize(("m", "k", "n"), [(9, 20, 30), (20, 128, 5), (256, 256, 128)])
-def test_every_members_own_product(m: int, k: int, n: int, transposed: bool) -> None:
+@pytest.mark.parametrize("turned", [(False, False), (False, True), (True, False), (True, True)])
+@pytest.mark.parametrize(("m", "k", "n"), [(9, 20, 30), (20, 128, 5), (1, 1, 1), (128, 64, 2), (256, 256, 128)])
+def test_every_members_own_product(m: int, k: int, n: int, turned: tuple[bool, bool]) -> None:
     generator = torch.Generator().manual_seed(0)
     a, b = torch.randn(3, m, k, generator=generator), torch.randn(3, k, n, generator=generator)
-    if transposed:
-        a, b = a.transpose(1, 2).contiguous().transpose(1, 2), b.transpose(1, 2).contiguous().transpose(1, 2)
-    wanted = a.double() @ b.double()
-    for found in (bmm(a, b), narrow_product(a, b), grouped_product(a.transpose(0, 1), b).transpose(0, 1)):
-        torch.testing.assert_close(found.double(), wanted, rtol=1e-4, atol=1e-4)
+    a, b = (x.mT.contiguous().mT if turn else x for x, turn in zip((a, b), turned, strict=True))
+    torch.testing.assert_close(bmm(a, b).double(), a.double() @ b.double(), rtol=1e-4, atol=1e-4)
+
+
+def test_a_part_of_a_tensor_is_multiplied_as_it_is() -> None:
+    whole = torch.randn(6, 40, 50)
+    a, b = whole[::2, 3:20, 5:30], whole[1::2, 4:29, ::3]
+    torch.testing.assert_close(bmm(a, b), torch.bmm(a, b), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.filterwarnings("error")
+def test_what_is_not_finite_stays_so_without_a_warning() -> None:
+    a = torch.ones(2, 3, 4)
+    a[0, 0, 0], a[1, 2, 1] = torch.inf, torch.nan
+    b = torch.tensor([0.0, 1.0]).expand(2, 4, 2)
+    torch.testing.assert_close(bmm(a, b), torch.bmm(a, b), equal_nan=True)
+
+
+def test_every_library_has_the_threads_it_was_given() -> None:
+    before = torch.get_num_threads()
+    set_threads(1)
+    counts = [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+    assert torch.get_num_threads() == 1 and counts and set(counts) == {1}
+    set_threads(before)
+
+
+def test_names_the_library_of_numpy() -> None:
+    assert " for " in blas_kernels()
 
 
 def test_other_precisions_go_elsewhere() -> None:
-    assert suits_onednn(torch.zeros(2, 2))
-    assert not suits_onednn(torch.zeros(2, 2, dtype=torch.float64))
-    assert not suits_onednn(torch.zeros(2, 2, device="meta"))
+    assert leaves_torch(torch.zeros(2, 2))
+    assert not leaves_torch(torch.zeros(2, 2, dtype=torch.float64))
+    assert not leaves_torch(torch.zeros(2, 2, device="meta"))
     with torch.autocast("cpu", torch.bfloat16):
-        assert not suits_onednn(torch.zeros(2, 2))
-    with without_onednn():
-        assert not suits_onednn(torch.zeros(2, 2))
+        assert not leaves_torch(torch.zeros(2, 2))
+    with torch_only():
+        assert not leaves_torch(torch.zeros(2, 2))
