@@ -26,12 +26,15 @@ def mlp_gradients(
     """Each member's loss summed over its batch, [members], and the gradients of that over `batch_size`, in the order of
     the layers' parameters. Hidden layers have no bias, and ReLU in their batch norm.
     """
+    assert last.bias is not None
+    parameters = [p for linear, norm in hidden for p in (linear.weight, norm.weight, norm.bias)]
+    found = [torch.empty_like(p, requires_grad=False) for p in [*parameters, last.weight, last.bias]]
     groups = [slice(start, start + GROUP) for start in range(0, len(inputs), GROUP)]
-    found = [_of_group(some, hidden, last, inputs[some], labels[some], batch_size) for some in groups]
-    if len(found) == 1:
-        return found[0]
-    nll, gradients = zip(*found, strict=True)
-    return torch.cat(nll), [torch.cat(parts) for parts in zip(*gradients, strict=True)]
+    nll = [
+        _of_group(some, hidden, last, inputs[some], labels[some], batch_size, [gradient[some] for gradient in found])
+        for some in groups
+    ]
+    return torch.cat(nll), found
 
 
 @torch.no_grad()
@@ -42,8 +45,9 @@ def _of_group(
     inputs: Tensor,  # [members, batch, inputs], of this group
     labels: Tensor,
     batch_size: int,
-) -> tuple[Tensor, list[Tensor]]:
-    """The same of some members."""
+    found: Sequence[Tensor],
+) -> Tensor:
+    """The losses of some members, whose gradients are put where they are to be found."""
     assert last.bias is not None
     batch = inputs.shape[1]
     x = inputs.transpose(1, 2)  # [members, features, batch], as all that follows
@@ -59,11 +63,14 @@ def _of_group(
     logits = bmm(above, x).add_(last.bias[some].unsqueeze(2))
     nll, grad = nll_and_gradient(logits, labels, dim=1)
     grad.div_(batch_size)
-    found = [grad.sum(2), bmm(grad, x.transpose(1, 2))]  # from the last parameter to the first
-    for weight, scale, x, z, mean, rstd, y in reversed(saved):
+    torch.sum(grad, 2, out=found[-1])
+    bmm(grad, x.transpose(1, 2), out=found[-2])
+    for layer, (weight, scale, x, z, mean, rstd, y) in reversed([*enumerate(saved)]):
         grad = bmm(above.transpose(1, 2), grad)
         torch.ops.aten.threshold_backward(grad, y, 0, grad_input=grad)
-        grad, *grads = normalize_backward(grad, z, scale, mean, rstd)
-        found += [*reversed(grads), bmm(grad, x.transpose(1, 2))]
+        grad, grad_scale, grad_shift = normalize_backward(grad, z, scale, mean, rstd)
+        for own, gradient in zip(found[3 * layer + 1 : 3 * layer + 3], (grad_scale, grad_shift), strict=True):
+            own.copy_(gradient)
+        bmm(grad, x.transpose(1, 2), out=found[3 * layer])
         above = weight
-    return nll, found[::-1]
+    return nll

@@ -80,19 +80,21 @@ def padded(rows: int) -> int:
     return -(-rows // ROWS) * ROWS
 
 
-def bmm(a: Tensor, b: Tensor) -> Tensor:  # [members, m, k] and [members, k, n] -> [members, m, n]
+def bmm(
+    a: Tensor, b: Tensor, out: Tensor | None = None
+) -> Tensor:  # [members, m, k], [members, k, n] -> [members, m, n]
     """Every member's own product, where no gradients are asked for. If `a` is a transposed view and large, the smaller
     `b` is copied in its place.
     """
     members, m, k = a.shape
     n = b.shape[2]
+    found = a.new_empty(members, m, n) if out is None else out
     if not leaves_torch(a):
-        return torch.bmm(a, b)
+        return torch.bmm(a, b, out=found)
     if m * k * n < LARGE:
-        found = a.new_empty(members, m, n)
         with np.errstate(all="ignore"):  # of members that diverge, which is noticed by their loss
             np.matmul(a.detach().numpy(), b.detach().numpy(), out=found.numpy())
         return found
     if a.is_contiguous():
-        return torch.stack([matmul_t(x, y.T) for x, y in zip(a, b, strict=True)])
-    return torch.stack([matmul_t(y.T, x).T for x, y in zip(a, b, strict=True)])
+        return torch.stack([matmul_t(x, y.T) for x, y in zip(a, b, strict=True)], out=found)
+    return torch.stack([matmul_t(y.T, x).T for x, y in zip(a, b, strict=True)], out=found)
