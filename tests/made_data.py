@@ -62,7 +62,7 @@ def _covertype(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     labels = np.arange(350) % 7 + 1
     rows = np.column_stack([rng.integers(100, size=(350, 54)) + 20 * labels[:, None], labels])
-    content = "\n".join(",".join(map(str, row)) for row in rows).encode()
+    content = "".join(",".join(map(str, row)) + "\n" for row in rows).encode()
     (folder / "covtype.data.gz").write_bytes(gzip.compress(content))
     monkeypatch.setattr(covertype, "CONTENT_MD5", _md5(content))
 

@@ -3,6 +3,7 @@
 import csv
 import hashlib
 import io
+import shutil
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -67,16 +68,16 @@ def _download(folder: Path) -> None:
 
 
 def _tokenizer(root: Path) -> Any:
+    from huggingface_hub import hf_hub_download
     from transformers import GPT2TokenizerFast  # type: ignore[attr-defined]
 
-    folder = root / "gpt2"
+    folder, files = root / "gpt2", ("vocab.json", "merges.txt")
 
     def download(target: Path) -> None:
-        GPT2TokenizerFast.from_pretrained("gpt2").save_vocabulary(str(target))
+        for name in files:
+            shutil.copyfile(hf_hub_download("openai-community/gpt2", name), target / name)
 
-    fetch_once(
-        folder, lambda f: (f / "vocab.json").exists() and (f / "merges.txt").exists(), download, "GPT-2's tokenizer"
-    )
+    fetch_once(folder, lambda f: all((f / name).exists() for name in files), download, "GPT-2's tokenizer")
     try:
         tokenizer = GPT2TokenizerFast.from_pretrained(str(folder))
     except Exception as error:

@@ -43,6 +43,7 @@ def _download(folder: Path) -> None:
     from torchvision import datasets
 
     datasets.CIFAR10(str(folder), download=True)
+    (folder / datasets.CIFAR10.filename).unlink()
 
 
 def read_binary(folder: Path, name: str) -> tuple[np.ndarray, np.ndarray]:

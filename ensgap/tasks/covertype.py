@@ -1,6 +1,7 @@
 """Covertype (UCI): 581,012 patches of forest, 54 features, 7 classes, and an MLP with three hidden layers of 1,024."""
 
 import io
+import shutil
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -26,6 +27,7 @@ def _download(folder: Path) -> None:
     data = fetch_covtype(data_home=str(folder / "scikit-learn"))
     rows = np.column_stack([data.data, data.target]).astype(np.int64)
     np.savetxt(folder / "covtype.data.gz", rows, fmt="%d", delimiter=",")
+    shutil.rmtree(folder / "scikit-learn")
 
 
 def read(path: Path) -> tuple[np.ndarray, np.ndarray]:

@@ -37,7 +37,7 @@ def fetch_once(folder: Path, present: Callable[[Path], bool], download: Callable
                     print(f"Downloading {name} into {folder}", flush=True)
                     download(temporary)
     except Exception as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        reason = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
         raise UserError(
             f"{name} is not in {folder} and could not be downloaded ({reason}); put its files there, or name the "
             "directory that has them with --data-dir or ENSGAP_DATA."

@@ -1,5 +1,6 @@
 """NCI1: 4,110 molecules as graphs, active against cancer cells or not, and a graph convolutional network."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,6 +24,7 @@ def _download(folder: Path) -> None:
 
     TUDataset(root=str(folder / "tudataset"), name="NCI1")
     (folder / "tudataset" / "NCI1" / "raw").replace(folder / "raw")
+    shutil.rmtree(folder / "tudataset")
 
 
 def _table(folder: Path, name: str) -> np.ndarray:
