@@ -8,10 +8,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ensgap.errors import UserError
 from ensgap.storage import Place, write_whole
+
+RELATIVE = "logits_to_last"
+"""In a file: logits minus that of the last class, for all classes but that one. Probabilities depend on these only."""
 
 
 @dataclass(frozen=True)
@@ -78,14 +81,12 @@ class Predictions:
         return cls(logits, labels, held, index, parts[0].identity)
 
     def save(self, path: Place, half: bool = False) -> None:
-        """Write them, whole or not at all; where files must be small, with logits in half precision and whole numbers
-        in as few bytes as hold them.
+        """Write them, whole or not at all; where files must be small, with logits in half precision, relative to the
+        last class, which is left out then, and whole numbers in as few bytes as hold them.
         """
-        largest = torch.finfo(torch.half).max
-        logits = self.logits.clamp(-largest, largest).half() if half else self.logits
         labels, index = self.labels.numpy(), self.index.numpy()
         arrays = {
-            "logits": logits.numpy(),
+            **(self._halved() if half else {"logits": self.logits.numpy()}),
             "labels": _shortest(labels) if half else labels,
             "held": self.held.numpy(),
             "index": _shortest(index) if half else index,
@@ -95,12 +96,22 @@ class Predictions:
         np.savez_compressed(buffer, allow_pickle=False, **arrays)
         write_whole(path, buffer.getvalue())
 
+    def _halved(self) -> dict[str, Any]:
+        largest = torch.finfo(torch.half).max
+        logits = self.logits.clamp(-largest, largest)
+        if self.labels.is_floating_point():
+            return {"logits": logits.half().numpy()}
+        return {RELATIVE: (logits[..., :-1] - logits[..., -1:]).clamp(-largest, largest).half().numpy()}
+
     @classmethod
     def load(cls, path: Place) -> "Predictions":
         """Read them; a file that is missing or damaged is named."""
         try:
             with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
-                tensors = {name: torch.from_numpy(file[name]) for name in ("logits", "labels", "held", "index")}
+                tensors = {name: torch.from_numpy(file[name]) for name in ("labels", "held", "index")}
+                relative = RELATIVE in file
+                logits = torch.from_numpy(file[RELATIVE if relative else "logits"])
+                tensors["logits"] = nn.functional.pad(logits, (0, 1)) if relative else logits
                 for name, tensor in tensors.items():
                     if tensor.dtype == torch.half:
                         tensors[name] = tensor.float()

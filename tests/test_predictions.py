@@ -37,9 +37,19 @@ def test_small_files_lose_nothing_but_digits_of_the_logits(tmp_path: Path) -> No
     for name in ("labels", "held", "index"):
         assert torch.equal(getattr(before, name), getattr(after, name))
         assert getattr(before, name).dtype == getattr(after, name).dtype
-    assert torch.equal(after.logits, before.logits.half().float())
+    relative = before.logits - before.logits[..., -1:]
+    assert torch.equal(after.logits, relative.half().float())
+    torch.testing.assert_close(after.logits.softmax(-1), before.logits.softmax(-1), atol=1e-3, rtol=0)
     with np.load(tmp_path / "small.npz", allow_pickle=False) as file:
         assert (file["labels"].dtype, file["index"].dtype) == (np.int8, np.int32)
+
+
+def test_small_files_of_a_regression_keep_both_outputs_and_infinite_logits_stay_numbers(tmp_path: Path) -> None:
+    before = replace(some(), labels=torch.rand(some().labels.shape))
+    before.save(tmp_path / "small.npz", half=True)
+    assert torch.equal(Predictions.load(tmp_path / "small.npz").logits, before.logits.half().float())
+    replace(some(), logits=torch.full_like(some().logits, torch.inf)).save(tmp_path / "large.npz", half=True)
+    assert Predictions.load(tmp_path / "large.npz").logits.isfinite().all()
 
 
 def test_missing_and_damaged_files_are_named(tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ def _less_decay(study: PublishedStudy, results: StudyResults) -> list[Part]:
     if study.config["holdout"] != study.config["members"]:
         return []  # the paper's searches have a shared holdout
     shift = shift_of(results)
-    expected = shift.same if study.task in UNMOVED else shift.less
+    expected = shift.same if study.family in UNMOVED else shift.less
     side: Side = "for" if expected >= FIRM else "against" if expected <= 1 - FIRM else "open"
     side = side if shift.replicates > 1 else "open"
     best = ", ".join(f"{value:.4g}" for value in shift.best)
@@ -95,7 +95,7 @@ def _less_decay(study: PublishedStudy, results: StudyResults) -> list[Part]:
         f"replicates {shift.less:.0%} choose less for the ensemble, {shift.same:.0%} the same, {shift.more:.0%} more; "
         f"optimality gap {gap}"
     )
-    what = "the optimum stays" if study.task in UNMOVED else "the optimum moves to less weight decay"
+    what = "the optimum stays" if study.family in UNMOVED else "the optimum moves to less weight decay"
     return [Part(f"{what} ({FIRM:.0%} of the resamples say so)", (side,), numbers)]
 
 
@@ -151,7 +151,7 @@ def _holdouts(study: PublishedStudy, results: StoppingResults) -> list[Part]:
         (f"overlapping gives a lower NLL than shared, from {LARGE_SHARE:.0%} held out on, stopping jointly", large),
         ("disjoint gives a higher NLL than the others, which stop jointly", disjoint),
     ]
-    return [part_of(what, differences) for what, differences in found if differences]
+    return [part_of(what, differences) for what, differences in found] if large or disjoint else []
 
 
 def _paired(first: StoppingCell, rule: Rule, then: StoppingCell, other: Rule) -> Array:

@@ -49,6 +49,11 @@ class PublishedStudy:
         return str(self.config["task"])
 
     @property
+    def family(self) -> str:
+        """The task whose data it has: `ag_news` for `ag_news-32`, which has a smaller network."""
+        return self.task.partition("-")[0]
+
+    @property
     def on(self) -> str:
         """Its task, and whatever else its folder's name says: `digits`, `digits-m16`."""
         return self.path.name.removeprefix(f"{self.name}-")
@@ -58,7 +63,7 @@ class PublishedStudy:
         """Whether its figures may be compared with the paper's in value, in direction only, or not at all."""
         if self.config.get("as_paper"):
             return "as in the paper"
-        return "scaled down" if self.task in PAPER_TASKS else "not in the paper"
+        return "scaled down" if self.family in PAPER_TASKS else "not in the paper"
 
     @property
     def core_hours(self) -> float:
@@ -106,7 +111,7 @@ def read_published(published: Path) -> list[PublishedStudy]:
     """All of them, in reading order: by study, the paper's tasks first."""
 
     def place(study: PublishedStudy) -> tuple[int, bool, str]:
-        return STUDIES.index(study.name), study.task not in PAPER_TASKS, study.path.name
+        return STUDIES.index(study.name), study.family not in PAPER_TASKS, study.path.name
 
     files = sorted(published.glob("*/study.json"))
     return sorted((PublishedStudy(file.parent, json.loads(file.read_bytes())) for file in files), key=place)

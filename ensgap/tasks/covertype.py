@@ -125,7 +125,7 @@ LAPTOP = Defaults(
 )
 LAPTOP_DESIGN = DesignDefaults(
     weight_decay=1e-4,
-    val_fractions=(0.02, 0.05, 0.1),
+    val_fractions=(0.05, 0.1, 0.2),
     stopping_lr=2e-3,
     temperature_replicates=3,
     stopping_replicates=3,

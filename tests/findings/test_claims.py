@@ -10,10 +10,10 @@ import pytest
 
 from ensgap.calibrate import fit
 from ensgap.errors import UserError
-from ensgap.findings.claims import Answer, Answered, answer_claims
+from ensgap.findings.claims import UNMOVED, Answer, Answered, answer_claims
 from ensgap.findings.page import page, write_page
 from ensgap.findings.rule import Part, Side, combined, part_of
-from ensgap.findings.studies import read_published
+from ensgap.findings.studies import PAPER_TASKS, PublishedStudy, read_published
 from ensgap.plans.design_config import BatchEnsembleConfig, EarlyStoppingConfig, TemperatureConfig
 from ensgap.predictions import Predictions
 from ensgap.publish import publish
@@ -179,3 +179,14 @@ def test_the_best_weight_decay_and_what_is_not_answered(tmp_path: Path) -> None:
     trials = [json.loads(path.read_text())["seconds"] for path in published.glob("*/trials/*/trial.json")]
     assert study.core_hours == pytest.approx(sum(trials) / 3600) and len(trials) == 15
     assert study.title == "Weight decay of a deep ensemble on nci1" and study.table.startswith("Beside the paper")
+
+
+def test_a_smaller_network_on_the_papers_data_is_scaled_down_and_judged_like_the_papers() -> None:
+    def study(task: str) -> PublishedStudy:
+        return PublishedStudy(Path(f"weight_decay-{task}"), {"config": {"study": "weight_decay", "task": task}})
+
+    scaled_down = [task.scaled_down["laptop"].name for task in map(get_task, PAPER_TASKS) if task.scaled_down]
+    assert len(scaled_down) == 3 and not set(scaled_down) & set(PAPER_TASKS)
+    assert {study(task).worth for task in scaled_down} == {"scaled down"}
+    assert {task for task in scaled_down if study(task).family in UNMOVED} == {"ag_news-32"}
+    assert study("digits").worth == "not in the paper"
