@@ -2,7 +2,8 @@
 
 import io
 import json
-from collections.abc import Sequence
+import zipfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,9 +13,6 @@ from torch import Tensor, nn
 
 from ensgap.errors import UserError
 from ensgap.storage import Place, write_whole
-
-RELATIVE = "logits_to_last"
-"""In a file: logits minus that of the last class, for all classes but that one. Probabilities depend on these only."""
 
 
 @dataclass(frozen=True)
@@ -80,28 +78,32 @@ class Predictions:
         )
         return cls(logits, labels, held, index, parts[0].identity)
 
-    def save(self, path: Place, half: bool = False) -> None:
-        """Write them, whole or not at all; where files must be small, with logits in half precision, relative to the
-        last class, which is left out then, and whole numbers in as few bytes as hold them.
+    def save(self, path: Place, step: float | None = None) -> None:
+        """Write them, whole or not at all. With a `step` small: logits relative to the last class, which is left out
+        then, as multiples of it (of 2, 4, … times it, if 16 bits do not hold the largest), so that they are at most
+        half a step off, and whole numbers in as few bytes as hold them.
         """
         labels, index = self.labels.numpy(), self.index.numpy()
         arrays = {
-            **(self._halved() if half else {"logits": self.logits.numpy()}),
-            "labels": _shortest(labels) if half else labels,
+            **({"logits": self.logits.numpy()} if step is None else self._in_steps(step)),
+            "labels": labels if step is None else _shortest(labels),
             "held": self.held.numpy(),
-            "index": _shortest(index) if half else index,
+            "index": index if step is None else _shortest(index),
             "identity": np.array(json.dumps(self.identity, sort_keys=True)),
         }
-        buffer = io.BytesIO()
-        np.savez_compressed(buffer, allow_pickle=False, **arrays)
-        write_whole(path, buffer.getvalue())
+        write_whole(path, _packed(arrays, zipfile.ZIP_DEFLATED if step is None else zipfile.ZIP_LZMA))
 
-    def _halved(self) -> dict[str, Any]:
+    def _in_steps(self, step: float) -> dict[str, Any]:
         largest = torch.finfo(torch.half).max
         logits = self.logits.clamp(-largest, largest)
-        if self.labels.is_floating_point():
+        if self.labels.is_floating_point() or bool(logits.isnan().any()):
             return {"logits": logits.half().numpy()}
-        return {RELATIVE: (logits[..., :-1] - logits[..., -1:]).clamp(-largest, largest).half().numpy()}
+        relative = logits[..., :-1] - logits[..., -1:]
+        while bool((relative.abs() > 32767 * step).any()):
+            step *= 2
+        steps = (relative / step).round().short().numpy()
+        planes = np.stack([steps >> 8, steps & 255]).astype(np.uint8)  # bytes of a kind compress better together
+        return {"steps": planes, "step": np.array(step, np.float32)}
 
     @classmethod
     def load(cls, path: Place) -> "Predictions":
@@ -109,9 +111,7 @@ class Predictions:
         try:
             with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
                 tensors = {name: torch.from_numpy(file[name]) for name in ("labels", "held", "index")}
-                relative = RELATIVE in file
-                logits = torch.from_numpy(file[RELATIVE if relative else "logits"])
-                tensors["logits"] = nn.functional.pad(logits, (0, 1)) if relative else logits
+                tensors["logits"] = _logits_of(file)
                 for name, tensor in tensors.items():
                     if tensor.dtype == torch.half:
                         tensors[name] = tensor.float()
@@ -124,6 +124,24 @@ class Predictions:
             raise UserError(
                 f"The predictions {path} are damaged ({error}); delete them and run the study with --resume."
             ) from None
+
+
+def _packed(arrays: Mapping[str, Any], compression: int) -> bytes:
+    """An `.npz` file; NumPy reads all compressions of zip files, and writes one."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", compression) as file:
+        for name, array in arrays.items():
+            with file.open(f"{name}.npy", "w") as entry:
+                np.lib.format.write_array(entry, array, allow_pickle=False)
+    return buffer.getvalue()
+
+
+def _logits_of(file: Any) -> Tensor:  # -> [ensembles, members, points, classes]
+    if "steps" not in file:
+        return torch.from_numpy(file["logits"])
+    high, low = file["steps"]  # [2, ensembles, members, points, classes - 1]
+    relative = (high.astype(np.int8) * np.float32(256) + low) * file["step"]
+    return nn.functional.pad(torch.from_numpy(relative), (0, 1))
 
 
 def _shortest(values: np.ndarray) -> np.ndarray:

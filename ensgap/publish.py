@@ -1,6 +1,6 @@
 """`python -m ensgap.publish FOLDER DESTINATION`: a study small enough to commit.
 
-Takes its records and its predictions, logits in half precision, and builds the report from those, so that everybody who
+Takes its records and its predictions, logits rounded, and builds the report from those, so that everybody who
 has the destination can rebuild every table. Ray's logs, checkpoints and weights stay behind, so do figures as PDF and
 the page, which `python -m ensgap.report DESTINATION` makes, and of very large test data all but a share. Done again
 while a study goes on, it adds what has come since.
@@ -28,6 +28,10 @@ from ensgap.tasks import TASKS
 
 TEST_POINTS = 10_000
 """Test data of more points is thinned out evenly, to the same points in all trials."""
+LOGIT_STEP = {"search": 1 / 1024, "test": 1 / 128, "holdout": 1 / 32}
+"""To multiples of what logits are rounded: finest where settings are selected, whose figures can be very close; fine at
+test data; coarse at the points held out, where rules stop and temperatures are fitted.
+"""
 NOT_REPEATED = ("--out", "--data-dir", "--storage", "--cluster")
 """Flags of a command that are about the machine, not about the study."""
 
@@ -86,16 +90,27 @@ def _copy_trial(source: Place, destination: Place, test_points: int) -> None:
     """The record last, so that a trial which has one is complete."""
     record = json.loads((source / "trial.json").read_bytes())
     record["details"].pop("reason", None)  # of a failure: it may name places of the machine
+    record["details"] = _rounded(record["details"])
     content = (json.dumps(record) + "\n").encode()
     if (destination / "trial.json").exists() and (destination / "trial.json").read_bytes() == content:
         return
     files: list[Place] = [*source.glob("*.npz")]
     for file in files:
         predictions = Predictions.load(file)
-        if record["identity"]["phase"] == "test" or file.name.endswith("test.npz"):
+        phase = "test" if file.name.endswith("test.npz") else record["identity"]["phase"]
+        if phase == "test":
             predictions = _thinned(predictions, test_points)
-        predictions.save(destination / file.name, half=True)
+        predictions.save(destination / file.name, LOGIT_STEP[phase])
     write_whole(destination / "trial.json", content)
+
+
+def _rounded(details: Any) -> Any:
+    """The same with six digits of every number: curves over epochs are most of a record."""
+    if isinstance(details, dict):
+        return {name: _rounded(value) for name, value in details.items()}
+    if isinstance(details, list):
+        return [_rounded(value) for value in details]
+    return float(f"{details:.6g}") if isinstance(details, float) else details
 
 
 def _thinned(test: Predictions, most: int) -> Predictions:
