@@ -25,13 +25,15 @@ class GraphBatch:
     node_bounds: tuple[int, ...]  # [members + 1]: where a member's nodes start and end
     entry_bounds: tuple[int, ...]
 
-    def propagate(self, x: Tensor, rows: int = 0) -> Tensor:  # [nodes, features] -> the same
-        """The adjacency times node features; rows of zeros follow if that is fewer rows than asked for."""
+    def propagate(self, x: Tensor) -> Tensor:  # [nodes, features] -> the same
+        """The adjacency times node features."""
         weights = self.weights if self.weights.dtype == x.dtype else self.weights.to(x.dtype)
-        starts = self.row_starts
-        if rows > len(starts):
-            starts = F.pad(starts, (0, rows - len(starts)), value=len(self.neighbours))
-        return F.embedding_bag(self.neighbours, x, starts, mode="sum", per_sample_weights=weights)
+        return F.embedding_bag(self.neighbours, x, self.row_starts, mode="sum", per_sample_weights=weights)
+
+    @cached_property
+    def row_sums(self) -> Tensor:
+        """Of the adjacency [nodes]."""
+        return self.propagate(self.weights.new_ones(len(self.row_starts), 1)).squeeze(1)
 
     def sum_nodes(self, x: Tensor) -> Tensor:  # [nodes, features] -> [graphs, features]
         """The sum over each graph's nodes."""

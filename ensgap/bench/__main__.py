@@ -79,7 +79,7 @@ def _show(outcomes: list[Outcome], peak: float) -> None:
     console.print(table)
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     console.print(f"matrix-multiply peak {peak:.0f} GFLOP/s; peak memory of this process {memory:.0f} MiB")
-    console.print(f"NumPy's matrix products, which small members use: {blas_kernels()}")
+    console.print(f"SciPy's matrix products, which compiled steps use: {blas_kernels()}")
 
 
 if __name__ == "__main__":

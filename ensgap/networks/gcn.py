@@ -10,38 +10,48 @@ from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
 from ensgap.graphs import GraphBatch
+from ensgap.networks.gcn_kernels import linear_backward, linear_forward, norm_backward, statistics
+from ensgap.stack.compiled import array, arrays
 from ensgap.stack.layers import StackedBatchNorm, StackedLinear
-from ensgap.stack.products import leaves_torch, matmul_t, padded
+from ensgap.stack.products import only_torch
 from ensgap.stack.ragged import RaggedBatchNorm, one_hot, ragged_linear
 
 CONVOLUTIONS = 4
 
 
 class _Convolve(torch.autograd.Function):
-    """ReLU of (the normalised adjacency times node features) times a weight, plus a bias.
-
-    The product with the adjacency is an `embedding_bag`, on CPU much faster than gather and scatter (DESIGN.md, section
-    5); it is symmetric, so the backward pass is the same product. Rows are padded, so that shapes are few.
+    """Batch norm by the statistics given, the normalised adjacency times that, linear, ReLU: compiled, for one member.
+    The adjacency is symmetric, so the backward pass applies it again.
     """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, batch: GraphBatch) -> Tensor:
-        nodes = len(x)
-        near = batch.propagate(x.detach(), padded(nodes))  # [rows, features]
-        y = matmul_t(near, weight, bias, relu=True)
-        ctx.save_for_backward(near, weight, y)
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        mean: Tensor,
+        rstd: Tensor,
+        scale: Tensor,
+        shift: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        batch: GraphBatch,
+    ) -> Tensor:
+        slope = scale * rstd
+        near, y = batch.propagate(x.detach()), x.new_empty(len(x), len(weight))
+        linear_forward(*arrays((near, slope, shift - mean * slope, batch.row_sums.to(x.dtype), weight.T, bias, y)))
+        ctx.save_for_backward(y, near, x, mean, rstd, scale, weight)
         ctx.batch = batch
-        return y[:nodes]
+        return y
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
-        near, weight, y = ctx.saved_tensors
-        nodes = len(grad)
-        masked = torch.empty_like(y)
-        torch.ops.aten.threshold_backward(grad, y[:nodes], 0, grad_input=masked[:nodes])
-        masked[nodes:] = 0
-        grad_x = ctx.batch.propagate(matmul_t(masked, weight.T))
-        return grad_x, matmul_t(masked.T, near.T), masked.sum(0), None
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        y, near, x, mean, rstd, scale, weight = ctx.saved_tensors
+        below, grad_scale, grad_shift = (torch.empty_like(like) for like in (x, scale, scale))
+        grad_weight, grad_bias = torch.zeros_like(weight), weight.new_zeros(len(weight))
+        linear_backward(*arrays((grad, y, near, weight, below, grad_weight, grad_bias)))
+        grad_x = ctx.batch.propagate(below)
+        norm_backward(*arrays((grad_x, x, mean, rstd, scale, grad_scale, grad_shift)))
+        return grad_x, None, None, grad_scale, grad_shift, grad_weight, grad_bias, None
 
 
 class _Propagate(torch.autograd.Function):
@@ -70,12 +80,25 @@ class _SumNodes(torch.autograd.Function):
         return grad.index_select(0, ctx.batch.graph_of_node), None
 
 
-def convolve(x: Tensor, weight: Tensor, bias: Tensor, batch: GraphBatch) -> Tensor:  # [nodes, features] -> the same
-    """A graph convolution and its ReLU, for one member."""
-    if leaves_torch(x):
-        found: Tensor = _Convolve.apply(x, weight, bias, batch)
-        return found
-    return F.linear(_Propagate.apply(x, batch), weight, bias).relu()
+def convolve(
+    x: Tensor, norm: nn.BatchNorm1d, linear: nn.Linear, batch: GraphBatch
+) -> Tensor:  # [nodes, features] -> the same
+    """Batch norm, graph convolution and ReLU, for one member."""
+    if not (x.is_cpu and x.dtype == linear.weight.dtype) or only_torch() or torch.is_autocast_enabled("cpu"):
+        return F.linear(_Propagate.apply(norm(x), batch), linear.weight, linear.bias).relu()
+    assert norm.running_mean is not None and norm.running_var is not None and norm.momentum is not None
+    assert norm.num_batches_tracked is not None
+    if norm.training:
+        nodes = len(x)
+        mean, rstd = torch.empty_like(norm.running_mean), torch.empty_like(norm.running_var)
+        statistics(array(x), norm.eps, mean.numpy(), rstd.numpy())
+        norm.num_batches_tracked += 1
+        norm.running_mean.lerp_(mean, norm.momentum)
+        norm.running_var.lerp_((rstd.pow(-2) - norm.eps) * (nodes / (nodes - 1)), norm.momentum)
+    else:
+        mean, rstd = norm.running_mean, (norm.running_var + norm.eps).rsqrt()
+    found: Tensor = _Convolve.apply(x, mean, rstd, norm.weight, norm.bias, linear.weight, linear.bias, batch)
+    return found
 
 
 class GCN(nn.Module):
@@ -96,8 +119,7 @@ class GCN(nn.Module):
     def forward(self, batch: GraphBatch) -> Tensor:  # -> [graphs, classes]
         x = F.embedding(batch.node_labels, self._first_layer(batch.node_labels))
         for layer in range(1, CONVOLUTIONS + 1):
-            linear = self.linears[layer]
-            x = convolve(self.norms[layer](x), linear.weight, linear.bias, batch)
+            x = convolve(x, self.norms[layer], self.linears[layer], batch)
         x = _SumNodes.apply(x, batch)
         x = F.relu(self.linears[-2](self.norms[-2](x)))
         logits: Tensor = self.linears[-1](self.norms[-1](x))

@@ -63,7 +63,7 @@ class StackedMLP(nn.Module):
         return y.transpose(1, 2)
 
     def gradients(self, inputs: Tensor, labels: Tensor, batch_size: int) -> tuple[Tensor, list[Tensor]]:
-        """The members' losses and every parameter's gradient, without autograd."""
+        """The members' losses and every parameter's gradient, without autograd; compiled, for a CPU."""
         *hidden, last = list[Any](self.layers)
         return mlp_gradients(list(zip(hidden[::2], hidden[1::2], strict=True)), last, inputs, labels, batch_size)
 

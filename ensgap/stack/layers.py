@@ -9,8 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ensgap.stack.products import bmm
-
 
 class StackedLinear(nn.Module):
     """One `nn.Linear` per member."""
@@ -22,7 +20,7 @@ class StackedLinear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:  # [members, inputs, batch] -> [members, outputs, batch]
         if self.bias is None:
-            return torch.bmm(self.weight, x) if torch.is_grad_enabled() else bmm(self.weight, x)
+            return torch.bmm(self.weight, x)
         return torch.baddbmm(self.bias.unsqueeze(-1), self.weight, x)
 
 
@@ -113,10 +111,10 @@ class StackedBatchNorm(MemberNorm):
         return y.relu_() if self.relu else y
 
     @torch.no_grad()
-    def track(self, mean: Tensor, rstd: Tensor, batch: int, some: slice = slice(None)) -> None:
-        """Move the running statistics of some members towards a batch's."""
+    def track(self, mean: Tensor, rstd: Tensor, batch: int) -> None:
+        """Move the running statistics towards a batch's."""
         if batch < 2:
             raise ValueError(f"batch norm needs more than one point per member in training, however: {batch=}")
-        self.running_mean[some].lerp_(mean, self.momentum)
+        self.running_mean.lerp_(mean, self.momentum)
         unbiased = self.momentum * batch / (batch - 1)
-        self.running_var[some].mul_(1 - self.momentum).add_(rstd.pow(-2).sub_(self.eps), alpha=unbiased)
+        self.running_var.mul_(1 - self.momentum).add_(rstd.pow(-2).sub_(self.eps), alpha=unbiased)

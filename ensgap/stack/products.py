@@ -1,9 +1,8 @@
-"""Matrix products by the fastest of the libraries at hand for float32 on a CPU.
+"""Matrix products by another library than torch's first, for float32 on a CPU, and the threads of all libraries.
 
-torch multiplies with MKL, which seems to leave AVX-512 unused on processors that are not Intel's. Two libraries do not:
-OpenBLAS, which NumPy brings, for every member's own small product, and oneDNN, which torch has for convolutions, for
-large ones. On a core of an AMD EPYC (Zen 5), of 8 products of [128, 128] matrices, OpenBLAS makes 228 GFLOP/s and MKL
-114; of [3823, 64] and [64, 64], oneDNN makes 240 and MKL 112.
+torch multiplies with MKL, which seems to leave AVX-512 unused on processors that are not Intel's. oneDNN, which torch
+has for convolutions, does not: of [3823, 64] and [64, 64] it makes 240 GFLOP/s on a core of an AMD EPYC (Zen 5) and MKL
+112. Nor does the OpenBLAS that SciPy brings, which multiplies in what is compiled (`ensgap.stack.compiled`).
 """
 
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 
-import numpy as np
+import scipy.linalg.cython_blas  # noqa: F401 - its OpenBLAS is loaded with this module, so that `set_threads` reaches it
 import torch
 from threadpoolctl import threadpool_info, threadpool_limits
 from torch import Tensor
@@ -19,16 +18,13 @@ from torch.nn import functional as F
 
 ROWS = 256
 """oneDNN makes a kernel for every shape, and batches of graphs or texts differ in theirs; multiples of this are few."""
-LARGE = 1 << 22
-"""Multiplications of a product from which oneDNN's ten microseconds of overhead pay off."""
-
 
 _TORCH_ONLY = ContextVar("torch only", default=False)
 
 
 @cache
 def has_faster() -> bool:
-    """Whether this processor is better served by other libraries; the same in every process, so that runs can be
+    """Whether this processor is better served by oneDNN; the same in every process, so that runs can be
     repeated.
     """
     return torch.backends.mkldnn.is_available() and "AVX512" in torch.backends.cpu.get_cpu_capability()
@@ -44,10 +40,15 @@ def torch_only() -> Iterator[None]:
         _TORCH_ONLY.reset(token)
 
 
+def only_torch() -> bool:
+    """Whether that was asked for."""
+    return _TORCH_ONLY.get()
+
+
 def leaves_torch(x: Tensor) -> bool:
-    """Whether products of this tensor go to the other libraries."""
+    """Whether products of this tensor go to oneDNN."""
     plain = x.dtype == torch.float32 and x.is_cpu
-    return plain and has_faster() and not _TORCH_ONLY.get() and not torch.is_autocast_enabled("cpu")
+    return plain and has_faster() and not only_torch() and not torch.is_autocast_enabled("cpu")
 
 
 def set_threads(threads: int) -> None:
@@ -57,8 +58,8 @@ def set_threads(threads: int) -> None:
 
 
 def blas_kernels() -> str:
-    """What NumPy multiplies with: its library, and the processors that this has chosen its kernels for."""
-    found = [pool for pool in threadpool_info() if pool["user_api"] == "blas" and "numpy" in pool["filepath"]]
+    """What SciPy multiplies with: its library, and the processors that this has chosen its kernels for."""
+    found = [pool for pool in threadpool_info() if pool["user_api"] == "blas" and "scipy" in pool["filepath"]]
     return ", ".join(f"{pool['internal_api']} for {pool.get('architecture', 'any')}" for pool in found) or "unknown"
 
 
@@ -78,23 +79,3 @@ def times_t(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 def padded(rows: int) -> int:
     """So many rows, or the next number of rows that is a multiple of `ROWS`."""
     return -(-rows // ROWS) * ROWS
-
-
-def bmm(
-    a: Tensor, b: Tensor, out: Tensor | None = None
-) -> Tensor:  # [members, m, k], [members, k, n] -> [members, m, n]
-    """Every member's own product, where no gradients are asked for. If `a` is a transposed view and large, the smaller
-    `b` is copied in its place.
-    """
-    members, m, k = a.shape
-    n = b.shape[2]
-    found = a.new_empty(members, m, n) if out is None else out
-    if not leaves_torch(a):
-        return torch.bmm(a, b, out=found)
-    if m * k * n < LARGE:
-        with np.errstate(all="ignore"):  # of members that diverge, which is noticed by their loss
-            np.matmul(a.detach().numpy(), b.detach().numpy(), out=found.numpy())
-        return found
-    if a.is_contiguous():
-        return torch.stack([matmul_t(x, y.T) for x, y in zip(a, b, strict=True)], out=found)
-    return torch.stack([matmul_t(y.T, x).T for x, y in zip(a, b, strict=True)], out=found)

@@ -13,12 +13,13 @@ from torch import Tensor, nn
 from ensgap import gaussian
 from ensgap.stack.noise import MemberNoise
 from ensgap.stack.optim import MemberOptimizer, OptimizerConfig, StackOptimizer
+from ensgap.stack.products import only_torch
 
 Kernels = Literal["auto", "batched", "loop"]
 Precision = Literal["float32", "bfloat16"]
 Gradients = Callable[[Any, Tensor, int], tuple[Tensor, list[Tensor]]]
 """Of inputs, labels and batch size: the members' losses and all parameters' gradients, as a network may have them
-written out."""
+written out for a CPU."""
 
 
 class Stack(Protocol):
@@ -98,8 +99,9 @@ class BatchedStack:
         self.optimizer = StackOptimizer(trained_parameters(network), optimizer)
         self.autocast = _autocast(device, precision)
         self.noise = noise
-        # mixed precision is autocast's, which a network's own gradients do not go through
-        self.written_out: Gradients | None = getattr(network, "gradients", None) if precision == "float32" else None
+        # compiled for a CPU; mixed precision is autocast's, which a network's own gradients do not go through
+        compiled = device.type == "cpu" and precision == "float32"
+        self.written_out: Gradients | None = getattr(network, "gradients", None) if compiled else None
         self.smoothing = _smoothing(optimizer, device)
         if self.smoothing is not None:
             self.written_out = None
@@ -107,7 +109,7 @@ class BatchedStack:
     def step(self, inputs: Any, labels: Tensor, batch_size: int) -> Tensor:
         """One batched forward and backward pass, one fused optimizer step."""
         _set_training(self.network, True)
-        if self.written_out is not None:
+        if self.written_out is not None and not only_torch():
             nll, gradients = self.written_out(inputs, labels, batch_size)
             self.optimizer.update(gradients)
             return nll

@@ -1,4 +1,4 @@
-"""The written-out gradients of a stacked MLP against autograd's."""
+"""The compiled gradients of a stacked MLP against autograd's."""
 
 import copy
 
@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from ensgap.gaussian import LEAST_VARIANCE
 from ensgap.networks.mlp import StackedMLP
-from ensgap.networks.mlp_gradients import GROUP
 
 
 @pytest.mark.parametrize("batch", [2, 15, 40])
@@ -31,8 +31,8 @@ def test_they_are_autograds(hidden: tuple[int, ...], batch: int) -> None:
     torch.testing.assert_close(ours.state_dict(), theirs.state_dict())
 
 
-@pytest.mark.parametrize("members", [2, GROUP + 3])
-@pytest.mark.parametrize("hidden", [(32, 24), (256, 512)])
+@pytest.mark.parametrize("members", [2, 5])
+@pytest.mark.parametrize("hidden", [(32, 24), (128, 128), (256, 512)])
 @pytest.mark.parametrize("batch", [5, 128])
 def test_in_float32_they_are_those_in_float64(members: int, hidden: tuple[int, ...], batch: int) -> None:
     """Products have other kernels in float32, which depend on sizes."""
@@ -55,3 +55,33 @@ def test_one_point_has_no_variance() -> None:
     network = StackedMLP(2, 6, (8,), 4)
     with pytest.raises(ValueError, match="more than one point"):
         network.gradients(torch.randn(2, 1, 6), torch.zeros(2, 1, dtype=torch.int64), 1)
+
+
+def test_regressions_are_autograds_too() -> None:
+    torch.manual_seed(0)
+    network = StackedMLP(3, 6, (8, 7), 2).double()
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.normal_()
+    inputs, targets = torch.randn(3, 20, 6, dtype=torch.float64), 3 * torch.randn(3, 20, dtype=torch.float64)
+    nll, gradients = network.gradients(inputs, targets, 20)
+    mean, raw = network(inputs).unbind(2)
+    variance = F.softplus(raw) + LEAST_VARIANCE
+    losses = -torch.distributions.Normal(mean, variance.sqrt()).log_prob(targets).sum(1)
+    torch.testing.assert_close(nll, losses.detach())
+    torch.testing.assert_close(gradients, list(torch.autograd.grad(losses.sum() / 20, list(network.parameters()))))
+
+
+def test_a_member_that_diverged_is_known_by_its_loss_and_leaves_the_others_alone() -> None:
+    torch.manual_seed(0)
+    network, alone = StackedMLP(2, 6, (8,), 4), StackedMLP(1, 6, (8,), 4)
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.normal_()
+        next(network.parameters())[0, 0, 0] = torch.nan
+    alone.load_state_dict({name: value[1:] for name, value in network.state_dict().items()})
+    inputs, labels = torch.randn(2, 10, 6), torch.randint(4, (2, 10))
+    nll, gradients = network.gradients(inputs, labels, 10)
+    assert nll.isnan().tolist() == [True, False]
+    own_nll, own = alone.gradients(inputs[1:], labels[1:], 10)
+    assert torch.equal(nll[1:], own_nll) and all(map(torch.equal, (g[1:] for g in gradients), own))

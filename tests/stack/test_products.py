@@ -1,10 +1,10 @@
-"""Products by other libraries are products, whatever the shape, for float32 on CPUs that have AVX-512 only."""
+"""Products by another library are products, whatever the shape, for float32 on CPUs that have AVX-512 only."""
 
 import pytest
 import torch
 from threadpoolctl import threadpool_info
 
-from ensgap.stack.products import blas_kernels, bmm, has_faster, leaves_torch, matmul_t, set_threads, torch_only
+from ensgap.stack.products import blas_kernels, has_faster, leaves_torch, matmul_t, set_threads, torch_only
 
 pytestmark = pytest.mark.skipif(not has_faster(), reason="this processor has no AVX-512")
 
@@ -22,38 +22,16 @@ def test_is_the_product(rows: int, inputs: int, outputs: int) -> None:
     torch.testing.assert_close(with_relu, (wanted + bias.double()).relu(), rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("turned", [(False, False), (False, True), (True, False), (True, True)])
-@pytest.mark.parametrize(("m", "k", "n"), [(9, 20, 30), (20, 128, 5), (1, 1, 1), (128, 64, 2), (256, 256, 128)])
-def test_every_members_own_product(m: int, k: int, n: int, turned: tuple[bool, bool]) -> None:
-    generator = torch.Generator().manual_seed(0)
-    a, b = torch.randn(3, m, k, generator=generator), torch.randn(3, k, n, generator=generator)
-    a, b = (x.mT.contiguous().mT if turn else x for x, turn in zip((a, b), turned, strict=True))
-    torch.testing.assert_close(bmm(a, b).double(), a.double() @ b.double(), rtol=1e-4, atol=1e-4)
-
-
-def test_a_part_of_a_tensor_is_multiplied_as_it_is() -> None:
-    whole = torch.randn(6, 40, 50)
-    a, b = whole[::2, 3:20, 5:30], whole[1::2, 4:29, ::3]
-    torch.testing.assert_close(bmm(a, b), torch.bmm(a, b), rtol=1e-4, atol=1e-4)
-
-
-@pytest.mark.filterwarnings("error")
-def test_what_is_not_finite_stays_so_without_a_warning() -> None:
-    a = torch.ones(2, 3, 4)
-    a[0, 0, 0], a[1, 2, 1] = torch.inf, torch.nan
-    b = torch.tensor([0.0, 1.0]).expand(2, 4, 2)
-    torch.testing.assert_close(bmm(a, b), torch.bmm(a, b), equal_nan=True)
-
-
 def test_every_library_has_the_threads_it_was_given() -> None:
     before = torch.get_num_threads()
     set_threads(1)
     counts = [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
-    assert torch.get_num_threads() == 1 and counts and set(counts) == {1}
+    assert torch.get_num_threads() == 1 and set(counts) == {1}
+    assert any("scipy" in pool["filepath"] for pool in threadpool_info())
     set_threads(before)
 
 
-def test_names_the_library_of_numpy() -> None:
+def test_names_the_library_of_scipy() -> None:
     assert " for " in blas_kernels()
 
 
