@@ -7,6 +7,7 @@ from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
 from ensgap.networks.bilstm import BiLSTM, TokenBatch
+from ensgap.networks.wide_resnet import WideResNet
 from ensgap.points import Points, Prepare, as_they_are
 from ensgap.train import TrainConfig, batch_bounds, lr_factor
 
@@ -27,6 +28,18 @@ class PlainBiLSTM(nn.Module):
         scores = self.attention(states).squeeze(-1).tanh().masked_fill(~inside, -torch.inf)
         logits: Tensor = self.linear((scores.softmax(-1).unsqueeze(1) @ states).squeeze(1))
         return logits
+
+
+class PlainWideResNet(WideResNet):
+    """The Wide ResNet as anyone would write it: in torch's default memory layout."""
+
+    def __init__(self, ours: WideResNet) -> None:
+        nn.Module.__init__(self)
+        self.conv, self.blocks, self.bn, self.linear = ours.conv, ours.blocks, ours.bn, ours.linear
+        self.to(memory_format=torch.contiguous_format)
+
+    def forward(self, x: Tensor) -> Tensor:  # [batch, 3, height, width] -> [batch, classes]
+        return self.in_its_layout(x)
 
 
 def plain_optimizer(network: nn.Module, config: TrainConfig, lr: float, weight_decay: float) -> torch.optim.Optimizer:

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from torch_geometric.data import Batch, Data
 from torch_geometric.nn import GCNConv, global_add_pool
 
-from ensgap.bench.loop import PlainBiLSTM, train_loop
+from ensgap.bench.loop import PlainBiLSTM, PlainWideResNet, train_loop
 from ensgap.graphs import GraphPoints, graph_points
 from ensgap.networks.bilstm import BiLSTM, StackedBiLSTM
 from ensgap.networks.gcn import CONVOLUTIONS, GCN, StackedGCN
@@ -87,14 +87,17 @@ CASES = {
 }
 
 
+TWINS: dict[str, Callable[[Any], nn.Module]] = {"wide_resnet": PlainWideResNet, "bilstm": PlainBiLSTM}
+"""What those are as anyone would write them, under the same names."""
+
+
 def members_of(case: Case) -> list[nn.Module]:
     return [case.member(g).double() for g in member_generators(1, (0,), MEMBERS, INIT)]
 
 
 def close(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> None:
-    for name in a.keys() & b.keys():
-        if not name.endswith("num_batches_tracked"):
-            torch.testing.assert_close(a[name], b[name])
+    ours, theirs = ({n: v for n, v in state.items() if not n.endswith("num_batches_tracked")} for state in (a, b))
+    torch.testing.assert_close(ours, theirs)
 
 
 @pytest.mark.parametrize("way", ["batched", "loop"])
@@ -107,8 +110,7 @@ def test_a_stack_equals_a_plain_loop(name: str, optimizer: OptimizerName, way: s
     index = torch.stack([torch.randperm(POOL, generator=torch.Generator().manual_seed(m))[:30] for m in range(MEMBERS)])
     members = members_of(case)
     twins: list[Any] = copy.deepcopy(members)
-    if name == "bilstm":
-        twins = [PlainBiLSTM(twin) for twin in twins]
+    twins = [TWINS[name](twin) for twin in twins] if name in TWINS else twins
     settings = OptimizerConfig(optimizer, lr, decay)
     stack: Stack = (
         LoopStack(members, settings, CPU)
