@@ -11,9 +11,8 @@ from torch.nn import functional as F
 
 from ensgap.graphs import GraphBatch
 from ensgap.networks.gcn_kernels import linear_backward, linear_forward, norm_backward, statistics
-from ensgap.stack.compiled import array, arrays
+from ensgap.stack.compiled import array, arrays, takes
 from ensgap.stack.layers import StackedBatchNorm, StackedLinear
-from ensgap.stack.products import only_torch
 from ensgap.stack.ragged import RaggedBatchNorm, one_hot, ragged_linear
 
 CONVOLUTIONS = 4
@@ -84,7 +83,7 @@ def convolve(
     x: Tensor, norm: nn.BatchNorm1d, linear: nn.Linear, batch: GraphBatch
 ) -> Tensor:  # [nodes, features] -> the same
     """Batch norm, graph convolution and ReLU, for one member."""
-    if not (x.is_cpu and x.dtype == linear.weight.dtype) or only_torch() or torch.is_autocast_enabled("cpu"):
+    if not takes(x):
         return F.linear(_Propagate.apply(norm(x), batch), linear.weight, linear.bias).relu()
     assert norm.running_mean is not None and norm.running_var is not None and norm.momentum is not None
     assert norm.num_batches_tracked is not None

@@ -10,8 +10,11 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import numpy as np
+import torch
 from numba import njit
 from torch import Tensor
+
+from ensgap.stack.products import only_torch
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -25,6 +28,12 @@ def compiled(function: Function) -> Function:
         function, nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "contract", "arcp", "nsz"}
     )
     return made
+
+
+def takes(x: Tensor) -> bool:
+    """Whether what is compiled can take this tensor: on a CPU, in one precision, where not torch alone is asked for."""
+    single = x.dtype in (torch.float32, torch.float64) and not torch.is_autocast_enabled("cpu")
+    return x.is_cpu and single and not only_torch()
 
 
 def array(tensor: Tensor) -> Array:
