@@ -63,11 +63,11 @@ def blas_kernels() -> str:
     return ", ".join(f"{pool['internal_api']} for {pool.get('architecture', 'any')}" for pool in found) or "unknown"
 
 
-def matmul_t(x: Tensor, weight: Tensor, bias: Tensor | None = None, relu: bool = False) -> Tensor:
+def matmul_t(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """The product of x and the transposed weight by oneDNN, [rows, inputs] and [outputs, inputs] -> [rows, outputs].
     The weight may be a transposed view, while x is copied if it is one.
     """
-    found: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "relu" if relu else "none", [], "")
+    found: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
     return found
 
 
