@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from shutil import copytree, rmtree
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,6 +18,7 @@ from ensgap.findings.claims import Answer, Answered, answer_claims, read_all
 from ensgap.findings.claims_weight_decay import UNMOVED, less_decay
 from ensgap.findings.page import page, write_page
 from ensgap.findings.rule import Part, Side, combined, part_of
+from ensgap.findings.shown import shown_studies
 from ensgap.findings.studies import PAPER_TASKS, PublishedStudy, read_published
 from ensgap.gap import Estimate
 from ensgap.plans.design_config import BatchEnsembleConfig, EarlyStoppingConfig, TemperatureConfig
@@ -199,8 +201,12 @@ def test_the_best_weight_decay_and_what_is_not_answered(tmp_path: Path) -> None:
     text = write_page(tmp_path).read_text()
     assert "| 5 | Random-sign" in text and "not answered yet: `python studies/batch_ensemble.py --task digits`" in text
     assert "## What surprised us\n\nNothing did.\n" in text
-    assert "Beside the paper: " in text and "](published/weight_decay-nci1/figures/nll.png)" in text
+    assert text.count("Beside the paper: ") == 1 and "](published/weight_decay-nci1/figures/nll.png)" in text
     (study,) = read_published(published)
+    (one, other) = shown_studies([study, PublishedStudy(copytree(study.path, published / "copy"), study.record)])
+    assert one.table_caption.startswith("Mean ± SEM; the difference is ours − the paper's")
+    assert other.table_caption == "Table as of [weight_decay-nci1](#weight_decay-nci1)." and other.table == one.table
+    rmtree(published / "copy")
     trials = [json.loads(path.read_text())["seconds"] for path in published.glob("*/trials/*/trial.json")]
     assert study.core_hours == pytest.approx(sum(trials) / 3600) and len(trials) == 15
     assert study.title == "Weight decay of a deep ensemble on nci1" and study.table[0].startswith("Beside the paper")
