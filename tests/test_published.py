@@ -118,6 +118,16 @@ def test_the_figures_of_the_page_are_there() -> None:
 
 
 @needs_studies
+def test_the_links_within_the_page_lead_to_headings() -> None:
+    text = (REPORTS / "README.md").read_text()
+    titles = re.findall(r"^#+ (.*)$", text, flags=re.MULTILINE)
+    headings = {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+    links = re.findall(r"\]\(#([^)]*)\)", text)
+    assert links and set(links) <= headings
+    assert len(titles) == len(headings)
+
+
+@needs_studies
 def test_what_is_published_is_small_and_names_no_machine() -> None:
     assert size_of(PUBLISHED) < 60e6
     for kind in ("*.json", "*.md", "*.csv"):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ensgap.findings.kwise import CUTS, Emulated, Real, emulate, real_orders
 from ensgap.findings.order_designs import OrderCell, read_orders
-from ensgap.findings.order_figure import draw
+from ensgap.findings.order_figure import CAPTION, draw
 from ensgap.findings.searches import Search, find_searches, missing
 from ensgap.findings.section import Section
 from ensgap.findings.tables import interval_cells, interval_columns, write_table
@@ -15,6 +15,7 @@ from ensgap.report.tables import Cell, Column, Table
 from ensgap.report.words import interval_of, signed
 
 SHOWN = (1, 2, 3, 4, 6, 8, 12, 16)
+TITLE = "What do holdouts of order k do?"
 DESIGNS = {"early_stopping": "joint early stopping", "temperature": "a joint temperature"}
 
 
@@ -34,20 +35,57 @@ def section(published: Path, figures: Path) -> Section | None:
     if emulated:
         parts += [*(emulated_sentence(s, found) for s, found in emulated.items())]
         parts += missing((s.task for s in emulated), "a weight-decay search with a shared holdout")
-        parts += [write_table(emulated_table(emulated), figures)]
+        parts += [write_table(emulated_table(emulated), figures, "Table: the choice by a k-wise NLL")]
     if families:
-        parts += [*(real_sentence(family) for family in families), write_table(real_table(families), figures)]
+        parts += [*(real_sentence(family) for family in families)]
+        parts += [write_table(real_table(families), figures, "Table: searches with holdouts of order k")]
     for study, cells in designs.items():
         if cells:
-            parts += [design_sentence(study, cells), write_table(design_table(study, cells), figures)]
+            parts += [design_sentence(study, cells)]
+            parts += [write_table(design_table(study, cells), figures, f"Table: {DESIGNS[study]} by order")]
         parts += missing((cell.task for cell in cells), f"a study of {DESIGNS[study]} with several orders")
-    save(
-        draw({f"{s.task}, M = {s.members}": found for s, found in emulated.items()}, designs),
-        figures,
-        "orders",
-        ("png",),
-    )
-    return Section("Holdouts of order k", "\n\n".join(parts), (figures / "orders.png",))
+    names = {f"{s.task}, M = {s.members}": found for s, found in emulated.items()}
+    save(draw(names, designs), figures, "orders", ("png",))
+    beside, text = beside_shared(designs), "\n\n".join(parts)
+    said = "; ".join(filter(None, (*choices(emulated, families), beside)))
+    brief = beside or said
+    return Section(TITLE, f"{said[0].upper()}{said[1:]}.", brief, text, figures / "orders.png", CAPTION)
+
+
+def choices(emulated: Mapping[Search, Sequence[Emulated]], families: Sequence[Sequence[Real]]) -> list[str]:
+    """What orders do to the choice of a weight decay, in a few words."""
+    said = []
+    if emulated:
+        costs = [{e.order: e.regret.mean for e in found} for found in emulated.values()]
+        cheaper = sum(cost[2] < cost[1] for cost in costs)
+        said.append(
+            f"choosing a weight decay by pairs of members costs the ensemble less than by single ones in {cheaper} of "
+            f"{len(costs)} searches"
+        )
+    for family in families:
+        best, worst = (pick(family, key=lambda real: real.regret.mean) for pick in (min, max))
+        said.append(
+            f"of real searches with M = {worst.members} that of order {_order(best)} chose best and that of order "
+            f"{_order(worst)} worst"
+        )
+    return said
+
+
+def beside_shared(designs: Mapping[str, Sequence[OrderCell]]) -> str:
+    """How often other orders were better or worse than a shared holdout on test data."""
+    said = []
+    for study, cells in designs.items():
+        if compared := _compared(cells):
+            verdicts = [cell.difference["nll"].verdict for cell in compared]
+            lower, higher = verdicts.count("negative"), verdicts.count("positive")
+            said.append(f"in {lower} of {len(compared)} cells with {DESIGNS[study]} (a higher one in {higher})")
+    start = "holdouts of order 2 … M−1 give a surely lower test NLL than shared ones"
+    return f"{start} {' and '.join(said)}" if said else ""
+
+
+def _compared(cells: Sequence[OrderCell]) -> list[OrderCell]:
+    """Those of orders 2 … M−1 that have a shared holdout beside them."""
+    return [cell for cell in cells if cell.difference and cell.order > 1]
 
 
 def emulated_sentence(search: Search, found: Sequence[Emulated]) -> str:
@@ -102,17 +140,24 @@ def emulated_table(emulated: Mapping[Search, Sequence[Emulated]]) -> Table:
 
 
 def real_sentence(family: Sequence[Real]) -> str:
-    """Whether searches with holdouts of other orders chose the same."""
-    shared = family[-1]
-    others = [real for real in family if real.order < real.members]
-    same = [real for real in others if real.h_ens == shared.h_ens]
-    chosen = ", ".join(f"order {real.order}: {number(real.h_ens)}" for real in others)
+    """What the choice of each order costs the full ensemble."""
+    by_loss: dict[str, list[Real]] = {}
+    for real in sorted(family, key=lambda real: real.regret.mean):
+        by_loss.setdefault(number(real.h_ens), []).append(real)
+    said = []
+    for chosen, own in by_loss.items():
+        loss = own[0].regret
+        lost = "nothing" if loss.verdict == "zero" else f"{loss.mean:.5f} ({loss.low:.5f} to {loss.high:.5f})"
+        said.append(f"{lost} at {chosen}, chosen with order {', '.join(_order(real) for real in own)}")
     return (
-        f"**Real cyclic holdouts, M = {shared.members}**: {len(same)} of {len(others)} searches with another order "
-        f"chose the h\\*_ens of the shared holdout ({number(shared.h_ens)}) from the same {shared.replicates} "
-        f"replicates ({chosen}; resamples of the shared holdout's replicates choose its own "
-        f"{100 * shared.choice.share:.0f}% of the time)."
+        f"**Real cyclic holdouts, M = {family[0].members}**, each choosing from the same {family[0].replicates} "
+        "replicates. What the choice costs the full ensemble in validation NLL, against the best setting of all "
+        f"replicates of the shared holdout (95% interval): {'; '.join(said)}."
     )
+
+
+def _order(real: Real) -> str:
+    return f"{real.order} (shared)" if real.order == real.members else str(real.order)
 
 
 def real_table(families: Sequence[Sequence[Real]]) -> Table:
@@ -148,7 +193,7 @@ def real_table(families: Sequence[Sequence[Real]]) -> Table:
 
 def design_sentence(study: str, cells: Sequence[OrderCell]) -> str:
     """How often another order was better or worse than a shared holdout."""
-    compared = [cell for cell in cells if cell.difference and cell.order > 1]
+    compared = _compared(cells)
     if not compared:
         return f"**{DESIGNS[study].capitalize()}**: no cell has a shared holdout to compare with."
     verdicts = [cell.difference["nll"].verdict for cell in compared]
@@ -183,8 +228,7 @@ def design_table(study: str, cells: Sequence[OrderCell]) -> Table:
         *interval_columns("error_difference", "− shared", 2, 100.0),
     )
     caption = (
-        f"Test figures of the ensemble with {DESIGNS[study]}, by the order of the holdout it was decided on, and the "
-        "paired difference to a shared holdout of the same share (negative: better than shared). Order 1 has nothing "
-        "joint, so what is decided for each member alone stands there."
+        "By the order of the holdout it was decided on; differences are paired, to a shared holdout of the same share "
+        "(negative: better than shared). Order 1 has nothing joint, so what each member decides alone stands there."
     )
     return Table(f"orders_{study}", caption, columns, tuple(rows))

@@ -14,9 +14,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ensgap.findings.searches import HOW, Search, find_searches, missing
+from ensgap.findings.searches import Search, find_searches, missing
 from ensgap.findings.section import Section
 from ensgap.findings.tables import write_table
+from ensgap.findings.words import ENS_MATH, IND_MATH
 from ensgap.gap import Array, Estimate
 from ensgap.report.style import ENS, IND, STYLE, number, save
 from ensgap.report.tables import Cell, Column, Table
@@ -31,6 +32,11 @@ AGREEMENT, SIGN, REGRET = 0.9, 0.95, 0.01
 """When a choice counts as trustworthy: the share of draws that choose the same; the share that order the two settings
 the same way; the mean loss by another choice, as a share of the ensemble's NLL."""
 NAME = "replicates_needed"
+CAPTION = (
+    "What r replicates choose, against all of them. Above: the share of draws that choose the same setting, and that "
+    f"order the two settings alike; the line marks {AGREEMENT:.0%}. Below: what the choice costs on the replicates not "
+    f"drawn; the line marks {REGRET:.0%}. Bars: ± jackknife error over replicates."
+)
 FIGURES = ("ind", "ens", "both", "sign", "regret_ind", "regret_ens")
 """Shares of draws that choose the same h*_ind, the same h*_ens, both, and the same order of the two; then the mean loss
 of what is chosen, out of sample: of the average member at h*_ind, of the ensemble at h*_ens."""
@@ -128,29 +134,52 @@ def section(published: Path, figures: Path) -> Section | None:
         return None
     save(draw(results), figures, NAME, ("png",))
     parts = [*map(sentence, results), *missing(most, f"a search with {FEWEST} or more replicates")]
-    parts += [HOW] * ("digits" in most)
-    text = "\n\n".join([*parts, write_table(replicate_table(results), figures)])
-    return Section("How many replicates the choice needs", text, (figures / f"{NAME}.png",))
+    text = "\n\n".join([*parts, write_table(replicate_table(results), figures, "Table: choices from r replicates")])
+    said = conclusion(results)
+    title = "How many replicates does the choice need?"
+    return Section(title, f"{said[0].upper()}{said[1:]}.", said, text, figures / f"{NAME}.png", CAPTION)
 
 
 def sentence(result: ReplicateResults) -> str:
     """What a search says, in words."""
     most = max(result.by_count)
+    wanted = {
+        "ind": f"the same h\\*_ind in {AGREEMENT:.0%} of draws",
+        "ens": f"the same h\\*_ens in {AGREEMENT:.0%}",
+        "both": f"both in {AGREEMENT:.0%}",
+        "sign": f"the same order of the two in {SIGN:.0%}",
+        "regret_ens": f"a mean loss by another h\\*_ens below {REGRET:.0%} of the ensemble's NLL",
+    }
+    needed = {figure: result.needed(figure) for figure in wanted}
+    known = [f"{wanted[figure]}: {count}" for figure, count in needed.items() if count is not None]
+    unknown = []
+    for figure in (figure for figure, count in needed.items() if count is None):
+        mean = result.by_count[most][figure].mean
+        reached = f"{mean / result.nll:.1%}" if figure.startswith("regret") else f"{mean:.0%}"
+        unknown.append(f"{wanted[figure]} ({reached})")
+    parts = [
+        f"**{result.task}** (`{result.name}`, {result.replicates} replicates, which together choose h\\*_ind = "
+        f"{number(result.h_ind)} and h\\*_ens = {number(result.h_ens)})."
+    ]
+    parts += [f"Replicates needed: for {'; for '.join(known)}."] * bool(known)
+    parts += [
+        f"{result.replicates} replicates are too few to say how many it takes for "
+        f"{'; for '.join(unknown)}; what {most}, the most that can be drawn, reach is in brackets."
+    ] * bool(unknown)
+    return " ".join(parts)
 
-    def words(figure: str) -> str:
-        count = result.needed(figure)
-        if count is not None:
-            return f"{count} replicate{'s' * (count > 1)}"
-        return f"more than the {most} that can be told from {result.replicates}"
 
-    return (
-        f"**{result.task}** (`{result.name}`, {result.replicates} replicates; all of them choose h\\*_ind = "
-        f"{number(result.h_ind)} and h\\*_ens = {number(result.h_ens)}). {100 * AGREEMENT:g}% of draws choose the same "
-        f"h\\*_ind with {words('ind')}, the same h\\*_ens with {words('ens')}, both with {words('both')}; "
-        f"{100 * SIGN:g}% order the two settings as all replicates do with {words('sign')}. The ensemble's mean loss "
-        f"by choosing another h\\*_ens is below {100 * REGRET:g}% of its NLL ({REGRET * result.nll:.4f}) with "
-        f"{words('regret_ens')}."
-    )
+def conclusion(results: Sequence[ReplicateResults]) -> str:
+    """In one sentence."""
+    said = []
+    for result in results:
+        most, needed = max(result.by_count), {name: result.needed(name) for name in ("ind", "ens")}
+        counts = [
+            f"h\\*_{name} takes {f'more than {most}' if count is None else count}" for name, count in needed.items()
+        ]
+        few = f"{result.replicates} replicates are too few to say"
+        said.append(f"on {result.task} {few if set(needed.values()) == {None} else ' and '.join(counts)}")
+    return f"replicates until {AGREEMENT:.0%} of draws choose the same setting: {'; '.join(said)}"
 
 
 def replicate_table(results: Sequence[ReplicateResults]) -> Table:
@@ -171,8 +200,7 @@ def replicate_table(results: Sequence[ReplicateResults]) -> Table:
     caption = (
         f"Choices from r replicates, {DRAWS:,} draws without replacement, against the choice of all; ± is a jackknife "
         "error over replicates. The loss is the mean validation NLL of what r replicates choose minus that of what all "
-        "choose, on the replicates not drawn. (Those had a say in the choice of all, so the loss is rather too large.) "
-        f"In the figure, lines mark {100 * AGREEMENT:g}% agreement and a loss of {100 * REGRET:g}%."
+        "choose, on the replicates not drawn. (Those had a say in the choice of all, so the loss is rather too large.)"
     )
     return Table(NAME, caption, columns, tuple(found))
 
@@ -180,16 +208,19 @@ def replicate_table(results: Sequence[ReplicateResults]) -> Table:
 def draw(results: Sequence[ReplicateResults]) -> Figure:
     """Agreement above, loss below, a column per search."""
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(1.0 + 3.4 * max(len(results), 2), 5.2), layout="constrained")
+        figure = Figure(figsize=(1.0 + 3.4 * max(len(results), 2), 5.8), layout="constrained")
         grid = figure.subplots(2, len(results), squeeze=False, sharex="col", sharey="row")
         for column, result in enumerate(results):
             upper, lower = grid[0][column], grid[1][column]
-            _lines(upper, result, {"ind": (IND, "--v", "same h*_ind"), "ens": (ENS, "-^", "same h*_ens")}, 100)
-            _lines(upper, result, {"sign": ("#7F7F7F", ":s", "same order of the two")}, 100)
+            same = {"ind": (IND, "--v", f"same {IND_MATH}"), "ens": (ENS, "-^", f"same {ENS_MATH}")}
+            _lines(upper, result, same | {"sign": ("#7F7F7F", ":s", "same order of the two")}, 100)
             upper.axhline(100 * AGREEMENT, color="black", linewidth=0.8)
             upper.set_title(f"{result.task}, {result.replicates} replicates", fontsize=10)
             upper.set_ylim(0, 105)
-            loss = {"regret_ind": (IND, "--v", "average member"), "regret_ens": (ENS, "-^", "ensemble")}
+            loss = {
+                "regret_ind": (IND, "--v", f"of the average member at {IND_MATH}"),
+                "regret_ens": (ENS, "-^", f"of the ensemble at {ENS_MATH}"),
+            }
             _lines(lower, result, loss, 100 / result.nll)
             lower.axhline(100 * REGRET, color="black", linewidth=0.8)
             lower.set_xlabel("Replicates r")
@@ -198,8 +229,9 @@ def draw(results: Sequence[ReplicateResults]) -> Figure:
             lower.set_xticks([], minor=True)
         grid[0][0].set_ylabel("Draws (%)")
         grid[1][0].set_ylabel("Loss (% of the ensemble's NLL)")
-        for row in grid:
-            row[0].legend(fontsize=9)
+        shares, losses = (row[0].get_legend_handles_labels() for row in grid)
+        figure.legend(*shares, loc="outside upper center", ncols=3, fontsize=9)
+        figure.legend(*losses, loc="outside lower center", ncols=2, fontsize=9)
         return figure
 
 

@@ -9,16 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import matplotlib
-import numpy as np
-from matplotlib.figure import Figure
-
-from ensgap.findings.searches import HOW, Search, find_searches, missing
+from ensgap.findings.searches import Search, find_searches, missing
 from ensgap.findings.section import Section
+from ensgap.findings.size_figure import CAPTION, Lines, draw
 from ensgap.findings.sub_ensembles import pool, sub_figures
 from ensgap.findings.tables import interval_cells, interval_columns, write_table
 from ensgap.gap import Array, Choice, Estimate, select
-from ensgap.report.style import ENS, IND, STYLE, number, save
+from ensgap.report.style import number, save
 from ensgap.report.tables import Cell, Column, Table
 from ensgap.report.words import interval_of, signed
 
@@ -36,6 +33,7 @@ class SizeGap:
     gap: Estimate | None  # test NLL at h*_ind minus at h*_ens(m)
     error_gap: Estimate | None
     fixed: Estimate | None  # at h*_ind minus at h*_ens(M), the same two settings for all sizes
+    ensembles: int  # that `fixed` is a mean over
 
     @property
     def pooled(self) -> bool:
@@ -60,16 +58,17 @@ def read_sizes(search: Search) -> SizeResults:
     choices = {size: _choose(search, size) for size in usual}
     chosen = {size: search.weight_decays[choice.trial] for size, choice in choices.items()}
     h_ind, h_ens = chosen[1], chosen[search.members]
+    pairs = _pairs(search, h_ind, h_ens)
     found, tested = [], _Tested(search, usual)
     for size in usual:
         gap, error_gap = (tested.difference(h_ind, chosen[size], size, metric) for metric in ("nll", "error"))
         fixed = tested.difference(h_ind, h_ens, size, "nll")
-        found.append(SizeGap(size, choices[size], chosen[size], gap, error_gap, fixed))
+        found.append(SizeGap(size, choices[size], chosen[size], gap, error_gap, fixed, len(pairs)))
     for size in (size for size in SIZES if size > search.members and size % search.members == 0):
         fixed = _pooled_difference(search, h_ind, h_ens, size // search.members)
         if fixed is not None:
-            found.append(SizeGap(size, None, None, None, None, fixed))
-    return SizeResults(search, h_ind, h_ens, len(_pairs(search, h_ind, h_ens)), tuple(found))
+            found.append(SizeGap(size, None, None, None, None, fixed, len(pairs) // (size // search.members)))
+    return SizeResults(search, h_ind, h_ens, len(pairs), tuple(found))
 
 
 def _choose(search: Search, size: int) -> Choice:
@@ -132,15 +131,43 @@ def section(published: Path, figures: Path) -> Section | None:
     results = [read_sizes(search) for search in largest.values()]
     if not results:
         return None
-    save(draw(results), figures, NAME, ("png",))
+    save(draw({_title(result): _lines(result) for result in results}), figures, NAME, ("png",))
     parts = [*map(sentence, results), *missing(largest, "a weight-decay search with a shared holdout")]
-    parts += [HOW] * ("digits" in largest)
-    text = "\n\n".join([*parts, write_table(size_table(results), figures)])
-    return Section("The gap as a function of the ensemble's size", text, (figures / f"{NAME}.png",))
+    text = "\n\n".join([*parts, write_table(size_table(results), figures, "Table: the gap by size")])
+    said = conclusion(results)
+    title = "How does the gap depend on the ensemble's size?"
+    return Section(title, f"{said[0].upper()}{said[1:]}.", said, text, figures / f"{NAME}.png", CAPTION)
 
 
 def _rank(search: Search) -> tuple[int, int]:
     return search.members, len(search.tested)
+
+
+def _title(result: SizeResults) -> str:
+    return f"{result.search.task}, M = {result.search.members}"
+
+
+def _lines(result: SizeResults) -> Lines:
+    """What the figure shows of it."""
+    gaps = [(s.size, s.gap) for s in result.sizes if s.gap is not None]
+    return gaps, [(s.size, s.fixed) for s in result.sizes if s.fixed is not None]
+
+
+def conclusion(results: Sequence[SizeResults]) -> str:
+    """In one sentence."""
+    said = []
+    for result in results:
+        known = [(s.size, s.gap.mean) for s in result.sizes if s.gap is not None and s.size > 1]
+        if not known:
+            said.append(f"on {result.search.task} it is not known")
+            continue
+        gaps = [gap for _, gap in known]
+        course = "grows" if gaps == sorted(gaps) and gaps[0] < gaps[-1] else "goes"
+        (first, low), (last, high) = known[0], known[-1]
+        ends = f"{course} from {signed('nll', low)} for {first} members to {signed('nll', high)} for {last}"
+        only = f"is {signed('nll', high)} for {last}"
+        said.append(f"on {result.search.task} {ends if first < last else only}")
+    return f"the gap in test NLL {'; '.join(said)}"
 
 
 def sentence(result: SizeResults) -> str:
@@ -166,8 +193,9 @@ def sentence(result: SizeResults) -> str:
         parts.append(f"What size {', '.join(missing)} selects was not tested, so its gap is not known.")
     if any(s.pooled for s in result.sizes):
         parts.append(
-            f"Ensembles of more than {search.members} are members of several test replicates put together; for those "
-            "sizes nothing could be selected, so only the two settings tested are compared."
+            f"Ensembles of more than {search.members} are members of several test replicates put together ("
+            + ", ".join(f"{s.ensembles} of size {s.size}" for s in result.sizes if s.pooled)
+            + "); for those sizes nothing could be selected, so only the two settings tested are compared."
         )
     return " ".join(parts)
 
@@ -182,10 +210,11 @@ def size_table(results: Sequence[SizeResults]) -> Table:
             shown = [cell for e in (s.gap, s.fixed) for cell in interval_cells(e)]
             error: Cell = "–" if s.error_gap is None else s.error_gap
             size = f"{s.size} (pooled)" if s.pooled else str(s.size)
-            found.append((result.search.task, size, chosen, share, *shown, error))
+            found.append((result.search.task, size, str(s.ensembles), chosen, share, *shown, error))
     columns = (
         Column("task", "Task"),
         Column("members", "m"),
+        Column("ensembles", "n"),
         Column("h_ens", "h*_ens(m)"),
         Column("share", "Resamples that choose it"),
         *interval_columns("gap", "Gap, test NLL"),
@@ -194,36 +223,7 @@ def size_table(results: Sequence[SizeResults]) -> Table:
     )
     caption = (
         "Test loss of sub-ensembles of size m at h*_ind minus at h*_ens(m), and minus at the h*_ens of the whole "
-        "ensemble; mean ± SEM over paired test replicates, with 95% intervals (bars in the "
-        "figure). Positive: joint tuning paid off."
+        "ensemble; mean ± SEM over n paired test replicates, or n ensembles pooled from them, with 95% intervals. "
+        "Positive: joint tuning paid off."
     )
     return Table(NAME, caption, columns, tuple(found))
-
-
-def draw(results: Sequence[SizeResults]) -> Figure:
-    """The gap against the size, a panel per study."""
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(1.0 + 3.6 * max(len(results), 2), 3.6), layout="constrained")
-        panels = figure.subplots(1, len(results), squeeze=False)[0]
-        for axes, result in zip(panels, results, strict=True):
-            kinds = (
-                ("at h*_ind minus at h*_ens(m), the gap", ENS, "-^", [(s.size, s.gap) for s in result.sizes], 0.96),
-                ("at h*_ind minus at h*_ens(M)", IND, "--v", [(s.size, s.fixed) for s in result.sizes], 1.04),
-            )
-            for title, color, look, values, shift in kinds:
-                known = [(size, e) for size, e in values if e is not None]
-                if known:
-                    x = shift * np.array([size for size, _ in known])
-                    reach = [np.nan_to_num(e.high - e.mean) for _, e in known]
-                    mean = [e.mean for _, e in known]
-                    axes.errorbar(x, mean, yerr=reach, fmt=look, color=color, capsize=3, markersize=5, label=title)
-            axes.axhline(0, color="black", linewidth=0.8)
-            axes.set_xscale("log", base=2)
-            sizes = [s.size for s in result.sizes]
-            axes.set_xticks(sizes, [str(size) for size in sizes])
-            axes.set_xticks([], minor=True)
-            axes.set_xlabel("Members m")
-            axes.set_title(f"{result.search.task}, M = {result.search.members}", fontsize=10)
-        panels[0].set_ylabel("Difference of test NLL (nats)")
-        panels[0].legend(fontsize=9)
-        return figure

@@ -10,7 +10,16 @@ from typing import Any, Literal
 from ensgap.folder import StudyFolder
 
 Worth = Literal["as in the paper", "scaled down", "not in the paper"]
+WORTHS: tuple[Worth, ...] = ("as in the paper", "scaled down", "not in the paper")
 PAPER_TASKS = ("nci1", "cifar10", "covertype", "ag_news")
+TITLES = {
+    "nci1": "NCI1",
+    "cifar10": "CIFAR-10",
+    "covertype": "Covertype",
+    "ag_news": "AG News",
+    "digits": "digits",
+}
+"""What the tasks' data are called."""
 STUDIES = ("weight_decay", "early_stopping", "temperature", "batch_ensemble", "tune")
 MAIN_TABLES = {
     "weight_decay": ("Beside the paper", "Test data"),
@@ -20,7 +29,7 @@ MAIN_TABLES = {
 """How the captions of the tables begin that a page shows first; the first table elsewhere."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PublishedStudy:
     """A folder that `ensgap.publish` wrote."""
 
@@ -59,6 +68,17 @@ class PublishedStudy:
         return self.path.name.removeprefix(f"{self.name}-")
 
     @property
+    def order_search(self) -> bool:
+        """Whether it is a search of a weight decay with holdouts of another order than the paper's shared one."""
+        return self.name == "weight_decay" and self.config["holdout"] != self.config["members"]
+
+    @property
+    def further_orders(self) -> list[int]:
+        """Orders of its holdouts that the paper does not have, where it is a study of several."""
+        members = self.config["members"]
+        return [int(order) for order in self.config.get("holdouts", ()) if order not in (1, 2, members)]
+
+    @property
     def worth(self) -> Worth:
         """Whether its figures may be compared with the paper's in value, in direction only, or not at all."""
         if self.config.get("as_paper"):
@@ -77,14 +97,30 @@ class PublishedStudy:
         return (self.path / "report.md").read_text()
 
     @property
+    def data(self) -> str:
+        """What its task's data are called."""
+        return TITLES.get(self.family, self.family)
+
+    @property
     def title(self) -> str:
         """Of its report, without what `worth` says too."""
         return self.markdown.partition("\n")[0].removeprefix("# ").removesuffix(", scaled down")
 
     @property
+    def thinned(self) -> str:
+        """How much of its test data it was published with, where that is not all."""
+        points = self.record.get("test_points")
+        return f", with {points:,} of its {self.record['data']['test']:,} test points" if points else ""
+
+    def without_scale(self, text: str) -> str:
+        """A text of its report without how it was scaled down, which a note says once."""
+        scaled = self.config.get("scaled_down")
+        return text.replace(f" Scaled down: {scaled}.", "").replace(f"Scaled down ({scaled}). ", "")
+
+    @property
     def headline(self) -> str:
         """Its answer in words."""
-        return str(json.loads((self.path / "summary.json").read_bytes())["headline"])
+        return self.without_scale(str(json.loads((self.path / "summary.json").read_bytes())["headline"]))
 
     @property
     def notes(self) -> list[str]:
@@ -96,15 +132,16 @@ class PublishedStudy:
         """The caption and the file of the first figure of its report."""
         found = re.search(r"^!\[(.*)\]\((.*)\)$", self.markdown, flags=re.MULTILINE)
         assert found is not None
-        return found[1], found[2]
+        return self.without_scale(found[1]), found[2]
 
     @property
-    def table(self) -> str:
-        """The table to show first, with its caption above it."""
-        tables = re.findall(r"^[^|\n].*\n\n(?:\|.*\n)+", self.markdown, flags=re.MULTILINE)
+    def table(self) -> tuple[str, str]:
+        """The caption and the rows of the table to show first."""
+        tables = re.findall(r"^([^|\n].*)\n\n((?:\|.*\n)+)", self.markdown, flags=re.MULTILINE)
         starts = MAIN_TABLES.get(self.name, ())
-        chosen = [table for start in starts for table in tables if table.startswith(start)]
-        return str((chosen or tables)[0]).rstrip("\n")
+        chosen = [table for start in starts for table in tables if table[0].startswith(start)]
+        caption, rows = (chosen or tables)[0]
+        return self.without_scale(caption), rows.rstrip("\n")
 
 
 def read_published(published: Path) -> list[PublishedStudy]:

@@ -7,12 +7,13 @@ from ensgap.gap import Estimate
 from ensgap.report.tables import Cell, Column, Table, escape_markdown
 
 
-def write_table(table: Table, folder: Path) -> str:
-    """Its CSV file goes into the folder; its caption and rows come back as markdown."""
+def write_table(table: Table, folder: Path, title: str) -> str:
+    """Its CSV file goes into the folder; its caption and rows come back as markdown, to unfold below the title."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{table.name}.csv").write_text(table.csv())
     columns = tuple(replace(column, title=escape_markdown(column.title)) for column in table.columns)
-    return f"{escape_markdown(table.caption)}\n\n{replace(table, columns=columns).markdown()}"
+    rows = replace(table, columns=columns).markdown()
+    return f"<details><summary>{title}</summary>\n\n{escape_markdown(table.caption)}\n\n{rows}\n\n</details>"
 
 
 def interval_columns(key: str, title: str, digits: int = 4, scale: float = 1.0) -> tuple[Column, ...]:

@@ -8,7 +8,7 @@ import torch
 
 from ensgap.findings.kwise import cut_nll, emulate, real_orders
 from ensgap.findings.order_designs import study_orders
-from ensgap.findings.orders import section
+from ensgap.findings.orders import real_sentence, section
 from ensgap.findings.searches import Search, find_searches, group_nll
 from ensgap.folder import StudyFolder
 from ensgap.plans.design_config import EarlyStoppingConfig, TemperatureConfig
@@ -56,6 +56,9 @@ def test_real_orders_are_compared_with_the_shared_holdout(tmp_path: Path) -> Non
     assert family[-1].h_ens == 0 and family[-1].regret.mean == 0
     chosen = {real.h_ens: real.regret.mean for real in family}
     assert chosen[0.1] == pytest.approx(0.35 - nll_at_zero(4))
+    said = real_sentence(family)
+    assert "nothing at 0, chosen with order " in said and "4 (shared)" in said
+    assert f"{0.35 - nll_at_zero(4):.5f} (" in said and " at 0.1, chosen with order 2" in said
     assert real_orders([Search(StudyFolder(tmp_path / "2"))]) == []
 
 
@@ -111,8 +114,9 @@ def test_the_section(designs: Path, tmp_path: Path) -> None:
     assert found is not None
     assert "in 2 of 4 cells, a higher one in 0" in found.text
     assert "A joint temperature**: against a shared holdout" in found.text
+    assert "in 2 of 4 cells with joint early stopping (a higher one in 0)" in found.conclusion
     write_search(designs / "search")
     found = section(designs, tmp_path / "figures")
     assert found is not None
     assert "90% agreement takes order" in found.text
-    assert all(path.exists() for path in found.figures)
+    assert found.figure.exists()

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ensgap.findings.replicates import ReplicateResults, section, subsample
+from ensgap.findings.replicates import ReplicateResults, conclusion, section, sentence, subsample
 from tests.findings.made import write_search
 
 OUTLIER = np.array([1.0] * 9 + [-5.0])
@@ -44,6 +44,16 @@ def test_the_section(tmp_path: Path) -> None:
     write_search(tmp_path / "search")
     found = section(tmp_path, tmp_path / "figures")
     assert found is not None
-    assert "all of them choose h\\*_ind = 0.1 and h\\*_ens = 0)" in found.text
-    assert "order the two settings as all replicates do with 1 replicate." in found.text
-    assert all(path.exists() for path in found.figures)
+    assert "together choose h\\*_ind = 0.1 and h\\*_ens = 0)." in found.text
+    assert "for the same order of the two in 95%: 1" in found.text and "too few" not in found.text
+    assert "on nci1 h\\*_ind takes 1 and h\\*_ens takes 1" in found.conclusion
+    assert found.figure.exists()
+
+
+def test_what_cannot_be_told_is_said() -> None:
+    result = ReplicateResults("nci1", "x", 10, 0.1, 0.0, 1.0, subsample(ENSEMBLE, ENSEMBLE))
+    text = sentence(result)
+    assert "10 replicates are too few to say how many it takes for the same h\\*_ind in 90% of draws (" in text
+    assert "what 5, the most that can be drawn, reach is in brackets" in text
+    assert "Replicates needed: for the same order of the two in 95%: 1. " in text
+    assert conclusion([result]).endswith("on nci1 10 replicates are too few to say")

@@ -36,6 +36,10 @@ def test_the_section_shows_the_numbers_and_writes_its_files(tmp_path: Path) -> N
     write_search(tmp_path / "search")
     found = section(tmp_path, tmp_path / "figures")
     assert found is not None
-    assert all(path.exists() for path in found.figures)
+    assert found.figure.exists()
     assert f"{0.35 - nll_at_zero(4):+.4f}" in found.text
-    assert "nci1,8 (pooled)" in (tmp_path / "figures" / "gap_by_size.csv").read_text()
+    assert found.conclusion == (
+        f"The gap in test NLL on nci1 grows from +0.0000 for 2 members to {0.35 - nll_at_zero(4):+.4f} for 4."
+    )
+    assert "(2 of size 8)" in found.text
+    assert "nci1,8 (pooled),2," in (tmp_path / "figures" / "gap_by_size.csv").read_text()
