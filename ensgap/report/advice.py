@@ -11,13 +11,12 @@ from scipy.special import stdtrit
 from ensgap.gap import RESAMPLES, Array, Estimate
 from ensgap.hyperparameters import in_words
 from ensgap.losses import objective_names
-from ensgap.report.alone import doubt, in_numbers, without_advantage
+from ensgap.report.alone import FIRM, doubt, in_numbers, without_advantage
 from ensgap.report.report import json_number
 from ensgap.report.words import METRIC_WORDS, interval_of, signed, unit_of
 from ensgap.results.greedy import GreedyResults
 from ensgap.results.optima import StudyResults
 
-FIRM = 0.95
 MOST = 2000
 """Replicates beyond which no cost is named: nobody trains so many."""
 
@@ -105,8 +104,8 @@ def _what_to_set(results: StudyResults, gap: Estimate) -> str:
     if gap.verdict == "positive":
         if without_advantage(results):
             return (
-                f"For an ensemble of {members} set {ens}. Even for a network that works alone {ind} showed no "
-                f"advantage on test data: {in_numbers(results)}. So {doubt(results)}."
+                f"For an ensemble of {members} set {ens}. Even for a network that works alone {ind} showed no clear "
+                f"advantage on test data: {in_numbers(results)}; {doubt(results)}."
             )
         return f"For an ensemble of {members} set {ens}; {ind} only for a network that works alone."
     if gap.verdict == "negative":

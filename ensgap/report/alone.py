@@ -7,6 +7,9 @@ from ensgap.hyperparameters import in_words
 from ensgap.report.words import METRIC_WORDS, interval_of, signed
 from ensgap.results.optima import StudyResults
 
+FIRM = 0.95
+"""A choice is firm if so many resamples repeat it."""
+
 
 def advantage(results: StudyResults) -> Estimate:
     """The average member's test loss at h*_ens minus at h*_ind, paired by replicate. Positive: a network that works
@@ -31,11 +34,12 @@ def without_advantage(results: StudyResults) -> bool:
 def doubt(results: StudyResults) -> str:
     """What to think of such a gap."""
     share, replicates = results.selection.ind.share, len(results.h_ind.replicates)
-    known = f"{share:.0%} of resamples of the {replicates} validation replicates repeat it"
-    return (
-        "the gap may partly come from an imprecise h*_ind "
-        f"({'one validation replicate chose it' if math.isnan(share) else known})"
-    )
+    if math.isnan(share):
+        return "the gap may partly come from an imprecise h*_ind (one validation replicate chose it)"
+    repeated = f"{share:.0%} of resamples of the {replicates} validation replicates repeat it"
+    if share >= FIRM:
+        return f"h*_ind is a firm choice all the same ({repeated})"
+    return f"the gap may partly come from an imprecise h*_ind ({repeated})"
 
 
 def alone_note(results: StudyResults) -> list[str]:

@@ -88,7 +88,7 @@ def _cards(results: StoppingResults) -> list[Card]:
 
 
 def _figures(results: StoppingResults) -> list[NamedFigure]:
-    said = bars(min(len(cell.replicates) for cell in results.cells), "Points of a place stand side by side; bars")
+    said = bars(min(len(cell.replicates) for cell in results.cells), "Methods stand side by side; bars")
     captions = {
         "ensemble": f"The ensemble on test data, of what each rule kept. {said}",
         "extra": f"How long each rule trained, and the ensemble's diversity and entropy on test data. {said}",

@@ -39,7 +39,7 @@ def _panels(results: TemperatureResults) -> list[NamedFigure]:
                     lines.setdefault((metric, results.design.name(order)), []).append(line)
         axes = {metric: axis_label(metric, "Test") for metric in ("error", "nll", "ece")}
         figure = share_panels(axes, [results.design.name(order) for order in orders], lines)
-        said = bars(min(len(cell.replicates) for cell in results.cells), "Points of a place stand side by side; bars")
+        said = bars(min(len(cell.replicates) for cell in results.cells), "Methods stand side by side; bars")
         caption = f"Test figures of the {title} after each scaling (plain fits). {said}"
         figures.append(NamedFigure(level, caption, figure))
     return figures

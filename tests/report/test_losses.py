@@ -205,6 +205,13 @@ def test_advice_for_a_network_that_works_alone_looks_at_its_own_test_figures() -
             assert f"NLL at h*_ens minus at h*_ind is {advantage(results).mean:+.4f} (95% interval" in text
 
 
+def test_an_h_ind_that_is_repeated_is_not_called_imprecise() -> None:
+    (note,) = alone_note(results_of(SURE, 0.99, 0.05, alone_at_ind=1.01))
+    assert note.endswith(
+        "h*_ind is a firm choice all the same (99% of resamples of the 5 validation replicates repeat it)."
+    )
+
+
 def test_where_there_is_no_gap_nothing_is_said_of_where_it_comes_from() -> None:
     for gap in (Estimate(0.01, 0.01, -0.01, 0.03), Estimate(0.01, np.nan, np.nan, np.nan)):
         assert alone_note(results_of(gap, 0.36, 0.05, alone_at_ind=1.01)) == []
