@@ -11,12 +11,12 @@ from scipy.special import stdtrit
 from ensgap.gap import RESAMPLES, Array, Estimate
 from ensgap.hyperparameters import in_words
 from ensgap.losses import objective_names
+from ensgap.report.alone import FIRM, doubt, in_numbers, without_advantage
 from ensgap.report.report import json_number
 from ensgap.report.words import METRIC_WORDS, interval_of, signed, unit_of
 from ensgap.results.greedy import GreedyResults
 from ensgap.results.optima import StudyResults
 
-FIRM = 0.95
 MOST = 2000
 """Replicates beyond which no cost is named: nobody trains so many."""
 
@@ -102,6 +102,11 @@ def _what_to_set(results: StudyResults, gap: Estimate) -> str:
     if ind == ens:
         return f"Set {ens}, for an ensemble of {members} and for a single network alike."
     if gap.verdict == "positive":
+        if without_advantage(results):
+            return (
+                f"For an ensemble of {members} set {ens}. Even for a network that works alone {ind} showed no clear "
+                f"advantage on test data: {in_numbers(results)}; {doubt(results)}."
+            )
         return f"For an ensemble of {members} set {ens}; {ind} only for a network that works alone."
     if gap.verdict == "negative":
         return (
@@ -144,8 +149,9 @@ def _surer_gap(results: StudyResults, gap: Estimate, needed: int | None) -> list
 def _surer_choice(results: StudyResults, needed: int | None) -> list[str]:
     share, replicates = results.selection.share_both, len(results.h_ind.replicates)
     if math.isnan(share):
-        how = _flag(results, "replicates", 5)
-        return [f"With one validation replicate nobody can say how firm the choice is; search with {how}."]
+        again = f"continue with {_flag(results, 'resume')}" if _takes_more(results) else "search with"
+        how = f"{again} {_flag(results, 'replicates', 5)}"
+        return [f"With one validation replicate nobody can say how firm the choice is; {how}."]
     if share >= FIRM:
         return [f"The choice is firm: {share:.0%} of resamples of the {replicates} validation replicates repeat it."]
     name, regret = METRIC_WORDS[results.objective].name, mean_regret(results)
@@ -156,11 +162,24 @@ def _surer_choice(results: StudyResults, needed: int | None) -> list[str]:
     )
     if needed is None:
         return [f"{begin}, and more replicates would hardly help: several settings are as good."]
-    cost = _time(needed * seconds_per_search_replicate(results))
+    how = _more_replicates(results, needed)
     return [
-        f"{begin}; if that matters, about {needed} replicates would make it 95% firm (a new search with "
-        f"{_flag(results, 'replicates', needed)}, about {cost} of training, if those to come are like these)."
+        f"{begin}; if that matters, about {needed} replicates would make it 95% firm ({how} of training, if those to "
+        "come are like these)."
     ]
+
+
+def _more_replicates(results: StudyResults, count: int) -> str:
+    """How to have so many validation replicates: a grid takes more, what Optuna was told cannot change."""
+    seconds = seconds_per_search_replicate(results)
+    if _takes_more(results):
+        how = f"{_flag(results, 'resume')} {_flag(results, 'replicates', count)}"
+        return f"{how}, about {_time((count - len(results.h_ind.replicates)) * seconds)} more"
+    return f"a new search with {_flag(results, 'replicates', count)}, about {_time(count * seconds)}"
+
+
+def _takes_more(results: StudyResults) -> bool:
+    return results.config.get("search") == "grid" and not results.config.get("prune")
 
 
 def mean_regret(results: StudyResults) -> float:

@@ -9,11 +9,22 @@ from matplotlib.figure import Figure
 
 from ensgap.folder import StudyFolder
 from ensgap.gap import Estimate
-from ensgap.report.design_tables import Best, beside, marked, paper_note, percent, rows_table, scale_of, tidy_csv
+from ensgap.report.design_tables import (
+    Best,
+    averaged,
+    beside,
+    marked,
+    paper_note,
+    percent,
+    rows_table,
+    scale_of,
+    tidy_csv,
+)
 from ensgap.report.paper_cells import HEADS, cells_beside, paper_cards, paper_summary, paper_tables
 from ensgap.report.report import Card, NamedFigure, Report, data_notes, facts, json_estimate, summary_head
-from ensgap.report.style import NAMES, STYLE
+from ensgap.report.style import COLORS, STYLE, legend_above
 from ensgap.report.tables import Column, Marked, Table
+from ensgap.report.words import axis_label, bars
 from ensgap.results.batch_ensemble import (
     CLEAR,
     TRUST,
@@ -35,9 +46,9 @@ ROWS = {
     "epochs": "Epochs (step-normalised)",
 }
 LOOKS: dict[Where, tuple[str, str, str]] = {
-    "train": ("its training points", "#7F7F7F", "s"),
-    "holdout": ("its own holdout", "#E69F00", "D"),
-    "test": ("test data", "#000000", "o"),
+    "train": ("its training points", COLORS["training points"], "s"),
+    "holdout": ("its own holdout", COLORS["own holdout"], "D"),
+    "test": ("test data", COLORS["test data"], "o"),
 }
 
 
@@ -125,10 +136,10 @@ def _test(results: BatchEnsembleResults, share: float) -> Table:
         )
         return marked(where.stopped.estimate(figures[row]), metric, paper)
 
+    bold = " Bold: within 1.96 SEM of the best BatchEnsemble." if design.config["replicates"] > 1 else ""
     caption = (
-        f"Test data, {percent(share)} held out: what joint stopping kept, mean ± SEM over replicates (the disjoint "
-        "holdout has no joint NLL, and stops by the mean of the members' own). Bold: within 1.96 SEM of the best "
-        f"BatchEnsemble.{paper_note(design.config)}"
+        f"Test data, {percent(share)} held out: what joint stopping kept, {averaged(design.config)} (the disjoint "
+        f"holdout has no joint NLL, and stops by the mean of the members' own).{bold}{paper_note(design.config)}"
     )
     name = "test" if len(design.shares) == 1 else f"test_{100 * share:g}"
     deep = [key for key, c in cells.items() if c.init == "none"]
@@ -178,13 +189,14 @@ def _leak_figure(results: BatchEnsembleResults, share: float) -> NamedFigure:
                     axes.set_title(INITS[init], fontsize=10)
                 axes.set_xticks(range(len(orders)), [results.design.name(order) for order in orders], rotation=20)
                 axes.set_xlim(-0.5, len(orders) - 0.5)
-            grid[row][0].set_ylabel(NAMES[metric])
+            grid[row][0].set_ylabel(axis_label(metric))
         handles, names = grid[0][0].get_legend_handles_labels()
-        figure.legend(handles, names, loc="outside lower center", ncols=3, fontsize=9)
+        legend_above(figure, handles, names, 3)
     caption = (
         f"The leak: the average member on its training points, on its own holdout ({percent(share)}) and on test "
-        "data, ± SEM, per initialisation and holdout. Where the holdout sits with training instead of test, it cannot "
-        "be trusted. (The ECE of few points is too high, so compare a holdout's ECE between holdouts only.)"
+        "data, per initialisation and holdout. Where the holdout sits with training instead of test, it cannot "
+        "be trusted. (The ECE of few points is too high, so compare a holdout's ECE between holdouts only.) "
+        f"{bars(min(len(cell.replicates) for cell in _batch_ensembles(results)))}"
     )
     return NamedFigure("leak" if len(results.design.shares) == 1 else f"leak_{100 * share:g}", caption, figure)
 

@@ -5,15 +5,24 @@ import io
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
-from ensgap.gap import Estimate, not_worse_than_best
+from ensgap.gap import Estimate
 from ensgap.report.paper import Figure, paper_figure
-from ensgap.report.tables import Cell, Column, Marked, Table
+from ensgap.report.tables import Cell, Column, Marked, Table, bold_of
 
 Best = Literal["lowest", "highest", "none"]
 LEVELS = {"ensemble": "ensemble", "avg_member": "average member"}
 TITLES = {"error": "Error (%)", "nll": "NLL", "ece": "ECE"}
 DIGITS = {"error": 2, "nll": 4, "ece": 4, "diversity": 4, "entropy": 4, "epochs": 1}
-BOLD = "Bold: within 1.96 SEM of the best of its row."
+
+
+def averaged(config: Mapping[str, Any]) -> str:
+    """What stands in the cells."""
+    return "mean ± SEM over replicates" if config["replicates"] > 1 else "one replicate"
+
+
+def bold_note(config: Mapping[str, Any]) -> str:
+    """What bold means; nothing is bold where one replicate gives no SEM."""
+    return " Bold: within 1.96 SEM of the best of its row." if config["replicates"] > 1 else ""
 
 
 def scale_of(metric: str) -> float:
@@ -40,7 +49,7 @@ def rows_table(
         found = [cell(i, column.key) for column in columns]
         known = {c.key: v.estimate for c, v in zip(columns, found, strict=True) if v is not None and c.key not in apart}
         if known and best(i) != "none":
-            good = not_worse_than_best(list(known.values()), highest=best(i) == "highest")
+            good = bold_of(list(known.values()), highest=best(i) == "highest")
             bold |= {(i, key) for key, is_good in zip(known, good, strict=True) if is_good}
         body.append((*texts, *("–" if value is None else value for value in found)))
     first = tuple(Column(head.lower().replace(" ", "_"), head) for head in heads)

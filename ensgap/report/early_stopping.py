@@ -20,7 +20,7 @@ from ensgap.report.report import (
     json_estimate,
     summary_head,
 )
-from ensgap.report.style import NAMES
+from ensgap.report.words import axis_label, bars
 from ensgap.results.early_stopping import Stopped, StoppingResults, read_stopping
 from ensgap.stopping import Rule
 
@@ -88,12 +88,13 @@ def _cards(results: StoppingResults) -> list[Card]:
 
 
 def _figures(results: StoppingResults) -> list[NamedFigure]:
+    said = bars(min(len(cell.replicates) for cell in results.cells), "Methods stand side by side; bars")
     captions = {
-        "ensemble": "The ensemble on test data, of what each rule kept, ± SEM, against the validation share.",
-        "extra": "How long each rule trained, and the ensemble's diversity and entropy on test data, ± SEM.",
-        "avg_member": "The average member on test data, of what each rule kept, ± SEM.",
+        "ensemble": f"The ensemble on test data, of what each rule kept. {said}",
+        "extra": f"How long each rule trained, and the ensemble's diversity and entropy on test data. {said}",
+        "avg_member": f"The average member on test data, of what each rule kept. {said}",
     }
-    shown = {level: {f"{level}_{m}": f"Test {NAMES[m]}" for m in TITLES} for level in LEVELS} | {"extra": EXTRA}
+    shown = {level: {f"{level}_{m}": axis_label(m, "Test") for m in TITLES} for level in LEVELS} | {"extra": EXTRA}
     return [_panels(results, name, shown[name], caption) for name, caption in captions.items()]
 
 

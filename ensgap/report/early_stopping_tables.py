@@ -1,11 +1,12 @@
 """The tables of an early-stopping study."""
 
 from ensgap.report.design_tables import (
-    BOLD,
     LEVELS,
     TITLES,
     Best,
+    averaged,
     beside,
+    bold_note,
     gap_table,
     marked,
     paper_note,
@@ -36,7 +37,9 @@ def more_tables(results: StoppingResults) -> list[Table]:
 
 
 def _rules(results: StoppingResults, level: str, metric: str) -> Table:
-    caption = f"Test data, {LEVELS[level]}: {TITLES[metric]} of what each rule kept, mean ± SEM over replicates. {BOLD}"
+    config = results.design.config
+    kept = f"{TITLES[metric]} of what each rule kept, {averaged(config)}."
+    caption = f"Test data, {LEVELS[level]}: {kept}{bold_note(config)}"
     return _by_rule(results, f"{level}_{metric}", f"{level}_{metric}", metric, caption)
 
 
@@ -44,7 +47,8 @@ def _extra(results: StoppingResults, figure: str) -> Table:
     metric = figure.removeprefix("ensemble_")
     caption = {
         "epochs": "How long each rule trained until what it kept (without the patience that follows): optimizer steps "
-        "over the steps of an epoch of the whole pool, averaged over members; mean ± SEM over replicates.",
+        "over the steps of an epoch of the whole pool, averaged over members; "
+        f"{averaged(results.design.config)}.",
         "diversity": "Diversity of what each rule kept on test data: entropy of the average − average entropy.",
         "entropy": "Entropy of the ensemble's prediction on test data, of what each rule kept.",
     }[metric]
@@ -100,7 +104,8 @@ def _then_temperature(results: StoppingResults) -> Table:
 
     caption = (
         "Stopping, then temperature: the ensemble that a rule kept on test data, as it is and with a joint temperature "
-        f"fitted on the same holdout, plain and with a weak prior. {BOLD} {BOUND_NOTE}{paper_note(design.config)}"
+        f"fitted on the same holdout, plain and with a weak prior.{bold_note(design.config)} {BOUND_NOTE}"
+        f"{paper_note(design.config)}"
     )
     rows = [(design.name(c.holdout.order), percent(c.holdout.fraction), TITLES[metric]) for c, metric in figures]
     return rows_table("then_temperature", caption, rows, ("Holdout", "Held out", "Metric"), columns, cell)

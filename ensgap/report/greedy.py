@@ -8,12 +8,13 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ensgap.gap import Estimate, not_worse_than_best
+from ensgap.gap import Estimate
 from ensgap.hyperparameters import in_words
 from ensgap.report.report import NamedFigure, json_estimate
-from ensgap.report.style import ENS, IND, STYLE
-from ensgap.report.tables import Cell, Column, Table
+from ensgap.report.style import COLORS, STYLE, legend_above
+from ensgap.report.tables import Cell, Column, Table, bold_of
 from ensgap.report.weight_decay_figures import within_replicate_sem
+from ensgap.report.words import averaged
 from ensgap.results.greedy import GreedyResults
 
 TITLES = {
@@ -21,7 +22,6 @@ TITLES = {
     "ens": "best setting for the ensemble",
     "greedy": "greedy, across settings",
 }
-GREEDY = "#009E73"
 AGAINST = "NLL against the best setting for the ensemble, paired"
 SHOWN = 12
 """Settings in the figure and the table, those with the most members."""
@@ -40,11 +40,11 @@ def greedy_tables(greedy: GreedyResults, columns: Sequence[Column]) -> list[Tabl
         paired: Cell = Estimate.of(figures["ensemble_nll"] - greedy.figures["ens"]["ensemble_nll"])
         own = (Estimate.of(figures["ambiguity"]), "–" if way == "ens" else paired)
         rows.append((TITLES[way], *(estimates[c.key][i] for c in columns), *own))
-    bold = {(i, key) for key, found in estimates.items() for i, best in enumerate(not_worse_than_best(found)) if best}
+    bold = {(i, key) for key, found in estimates.items() for i, best in enumerate(bold_of(found)) if best}
     comparison = Table(
         "greedy",
-        f"Ensembles of {greedy.size} from what the search trained, mean ± SEM over {len(greedy.replicates)} "
-        f"replicates. Greedy: members of any setting, each time the one that helps most. {HONEST}",
+        f"Ensembles of {greedy.size} from what the search trained, {averaged(len(greedy.replicates))}. "
+        f"Greedy: members of any setting, each time the one that helps most. {HONEST}",
         (Column("ensemble", "Ensemble"), *columns, Column("ambiguity", "Ambiguity"), Column("nll_difference", AGAINST)),
         tuple(rows),
         frozenset(bold),
@@ -66,10 +66,12 @@ def greedy_figure(greedy: GreedyResults) -> NamedFigure:
         left, right = figure.subplots(1, 2)
         _sizes(left, greedy)
         _origins(right, greedy)
+        handles, names = left.get_legend_handles_labels()
+        legend_above(figure, handles, names, 3)
     return NamedFigure(
         "greedy",
-        f"Greedy selection across settings. Left: validation NLL against the size of the ensemble (± SEM, after "
-        f"taking out what a replicate's split does to all three alike). {HONEST} "
+        f"Greedy selection across settings. Left: validation NLL against the size of the ensemble (bars: ± SEM, "
+        f"after taking out what a replicate's split does to all three alike). {HONEST} "
         "Right: where the members of the greedy ensembles come from.",
         figure,
     )
@@ -99,22 +101,23 @@ def _most(greedy: GreedyResults, count: int = SHOWN) -> list[int]:
 
 
 def _sizes(axes: Axes, greedy: GreedyResults) -> None:
-    looks = {"ind": (IND, "--v"), "ens": (ENS, "-^"), "greedy": (GREEDY, "-.o")}
+    looks = {"ind": "--v", "ens": "-^", "greedy": "-.o"}
     curves = np.stack([greedy.curves[way] for way in looks])  # [ways, sizes, replicates]
     sem = np.stack([within_replicate_sem(curves[:, i]) for i in range(greedy.size)], axis=1)
-    for place, (way, (color, style)) in enumerate(looks.items()):
-        x = np.arange(1, greedy.size + 1) + 0.08 * (place - 1)  # side by side, not on top of each other
-        look: dict[str, Any] = {"color": color, "capsize": 2, "markersize": 5, "label": TITLES[way]}
+    for place, (way, style) in enumerate(looks.items()):
+        x = np.arange(1, greedy.size + 1) + 0.25 * (place - 1)  # side by side, not on top of each other
+        look: dict[str, Any] = {"color": COLORS[way], "capsize": 2, "markersize": 5, "label": TITLES[way]}
         axes.errorbar(x, curves[place].mean(-1), yerr=sem[place], fmt=style, **look)
     axes.set_xlabel("Ensemble size (members)")
     axes.set_ylabel("Validation NLL (nats)")
-    axes.legend(fontsize=8)
+    step = -(-greedy.size // 8)
+    axes.set_xticks(range(step, greedy.size + 1, step))
 
 
 def _origins(axes: Axes, greedy: GreedyResults) -> None:
     most = _most(greedy)
     names = [in_words(greedy.settings[i]) for i in most]
-    axes.barh(range(len(most)), [100 * greedy.shares[i] for i in most], color=GREEDY)
+    axes.barh(range(len(most)), [100 * greedy.shares[i] for i in most], color=COLORS["greedy"])
     axes.set_yticks(range(len(most)), [name if len(name) < 40 else name[:38] + "…" for name in names], fontsize=8)
     axes.invert_yaxis()
     axes.grid(visible=False, axis="y")

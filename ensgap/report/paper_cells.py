@@ -53,8 +53,29 @@ def cells_beside(tables: Sequence[Table]) -> list[PaperCell]:
 
 
 def sentence(cells: Sequence[PaperCell]) -> str:
-    """How many cells came out as in the paper."""
-    return f"{count_near(cells)} of {_known(cells)} cells within {NEAR:g} combined SEM of the paper's."
+    """How many cells came out as in the paper, and on which side of it the others lie."""
+    others = _others(cells)
+    return (
+        f"{count_near(cells)} of {_known(cells)} cells within {NEAR:g} combined SEM of the paper's"
+        f"{f'; of the others, {others}' if others else ''}."
+    )
+
+
+def _others(cells: Sequence[PaperCell]) -> str:
+    """On which side of the paper's the cells out of reach lie; nothing if there are none."""
+    if count_near(cells) == _known(cells):
+        return ""
+    return f"{count_above(cells)} ours higher, {count_below(cells)} ours lower"
+
+
+def count_above(cells: Sequence[PaperCell]) -> int:
+    """Those where ours is higher, beyond reach."""
+    return sum(cell.distance > NEAR for cell in cells)
+
+
+def count_below(cells: Sequence[PaperCell]) -> int:
+    """Those where ours is lower, beyond reach."""
+    return sum(cell.distance < -NEAR for cell in cells)
 
 
 def count_near(cells: Sequence[PaperCell]) -> int:
@@ -70,7 +91,9 @@ def paper_cards(cells: Sequence[PaperCell]) -> list[Card]:
     """A number to see first, if there are cells to compare."""
     if not _known(cells):
         return []
-    return [Card("as in the paper", f"{count_near(cells)} of {_known(cells)}", f"cells within {NEAR:g} combined SEM")]
+    others = _others(cells)
+    below = f"cells within {NEAR:g} combined SEM{f'; of the others, {others}' if others else ''}"
+    return [Card("as in the paper", f"{count_near(cells)} of {_known(cells)}", below)]
 
 
 def paper_tables(cells: Sequence[PaperCell], heads: Mapping[str, str]) -> list[Table]:
@@ -111,4 +134,5 @@ def paper_summary(cells: Sequence[PaperCell]) -> dict[str, Any]:
         }
         for cell in cells
     ]
-    return {"paper": {"cells": _known(cells), "within_2_combined_sem": count_near(cells), "rows": rows}}
+    counts = {"within_2_combined_sem": count_near(cells), "higher": count_above(cells), "lower": count_below(cells)}
+    return {"paper": {"cells": _known(cells), **counts, "rows": rows}}

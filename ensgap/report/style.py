@@ -11,7 +11,21 @@ from PIL import Image
 
 IND, ENS = "#D55E00", "#0072B2"
 """Orange, dashed: average member, individual, h*_ind. Blue, solid: ensemble, joint, h*_ens."""
-NAMES = {"nll": "NLL (nats)", "error": "Error (%)", "ece": "ECE"}
+COLORS = {
+    "ind": IND,
+    "ens": ENS,
+    "no scaling": "#7F7F7F",
+    "one T per member": "#56B4E9",
+    "pooled": "#CC79A7",
+    "shared epoch": "#009E73",
+    "greedy": "#882255",
+    "ambiguity": "#8C510A",
+    "diversity": "#999933",
+    "training points": "#332288",
+    "own holdout": "#E69F00",
+    "test data": "#000000",
+}
+"""A colour has one meaning in all figures; within one, markers and dashes tell lines apart too."""
 KINDS = ("png", "pdf")
 """Of a figure's files."""
 STYLE: Any = {
@@ -49,6 +63,17 @@ def shrink(path: Path) -> None:
     with Image.open(path) as picture:
         small = picture.convert("RGB").quantize(256, dither=Image.Dither.NONE)
     small.save(path, optimize=True)
+
+
+def legend_above(figure: Figure, handles: Sequence[Any], names: Sequence[str], columns: int, **options: Any) -> None:
+    """Over all panels, where no line runs."""
+    figure.legend(handles, names, loc="outside upper center", ncols=columns, fontsize=9, **options)
+
+
+def say_cut(axes: Axes, highest: float) -> None:
+    """Say so if something lies above what is shown."""
+    if highest > axes.get_ylim()[1]:
+        axes.set_title(f"▲ cut off above: up to {highest:.3g}", loc="right", fontsize=8)
 
 
 def number(value: float) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from html import escape
 from itertools import groupby
 
-from ensgap.gap import Estimate
+from ensgap.gap import Estimate, not_worse_than_best
 
 
 @dataclass(frozen=True)
@@ -157,6 +157,12 @@ def format_cell(cell: Cell, column: Column) -> str:
         mean = f"{cell.mean * column.scale:.{column.digits}f}"
         return mean if math.isnan(cell.sem) else f"{mean} ± {cell.sem * column.scale:.{column.digits}f}"
     return "–" if math.isnan(cell) else f"{cell * column.scale:.{column.digits}f}"
+
+
+def bold_of(estimates: Sequence[Estimate], highest: bool = False) -> list[bool]:
+    """What is bold of them; nothing where one replicate gives no SEM to judge by."""
+    known = not any(math.isnan(estimate.sem) for estimate in estimates)
+    return [known and good for good in not_worse_than_best(estimates, highest)]
 
 
 def escape_markdown(text: str) -> str:

@@ -10,7 +10,8 @@ from ensgap.metrics import METRICS
 from ensgap.report.design_tables import LEVELS, scale_of
 from ensgap.report.panels import LOOKS, Line, share_panels
 from ensgap.report.report import NamedFigure
-from ensgap.report.style import NAMES, STYLE
+from ensgap.report.style import STYLE, legend_above
+from ensgap.report.words import axis_label, bars
 from ensgap.results.temperature import Sweep, TemperatureResults
 
 SHOWN = 2.5
@@ -36,9 +37,10 @@ def _panels(results: TemperatureResults) -> list[NamedFigure]:
                     shares = [cell.holdout.fraction for cell in cells]
                     line = Line(LOOKS[variant.scaling], shares, estimates, scale_of(metric))
                     lines.setdefault((metric, results.design.name(order)), []).append(line)
-        axes = {metric: f"Test {NAMES[metric]}" for metric in ("error", "nll", "ece")}
+        axes = {metric: axis_label(metric, "Test") for metric in ("error", "nll", "ece")}
         figure = share_panels(axes, [results.design.name(order) for order in orders], lines)
-        caption = f"Test figures of the {title} after each scaling (plain fits), ± SEM, against the validation share."
+        said = bars(min(len(cell.replicates) for cell in results.cells), "Methods stand side by side; bars")
+        caption = f"Test figures of the {title} after each scaling (plain fits). {said}"
         figures.append(NamedFigure(level, caption, figure))
     return figures
 
@@ -69,18 +71,18 @@ def _sweep(results: TemperatureResults) -> NamedFigure:
         figure = Figure(figsize=(7.2, 2.9), layout="constrained")
         for place, metric in enumerate(("nll", "error", "ece"), start=1):
             axes = figure.add_subplot(1, 3, place)
-            for scaling in ("joint", "pooled"):
+            for scaling, size in (("joint", 10), ("pooled", 5)):  # both are seen where they coincide
                 look, curve = LOOKS[scaling], sweep.curves[scaling]
                 values, at = scale_of(metric) * curve[metric], int(curve["nll"].argmin())
                 lowest = _nearest_minimum(values, at)
                 axes.plot(sweep.temperatures, values, look.dash, color=look.color, linewidth=1.8, label=look.title)
                 axes.axvline(sweep.temperatures[at], color=look.color, linestyle=look.dash, linewidth=0.9, alpha=0.6)
-                axes.plot(sweep.temperatures[lowest], values[lowest], look.marker, color=look.color, markersize=7)
+                axes.plot(sweep.temperatures[lowest], values[lowest], look.marker, color=look.color, markersize=size)
             _around(axes, sweep, metric)
             axes.set_xlabel("Temperature")
-            axes.set_title(f"Test {NAMES[metric]}", fontsize=10)
+            axes.set_title(axis_label(metric, "Test"), fontsize=10)
         handles, names = axes.get_legend_handles_labels()
-        figure.legend(handles, names, loc="outside lower center", ncols=2, fontsize=9)
+        legend_above(figure, handles, names, 2)
     where = results.design.where(sweep.holdout)
     caption = (
         f"The ensemble on test data at every temperature ({where}, mean over replicates), scaled before averaging "

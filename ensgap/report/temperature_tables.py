@@ -7,10 +7,11 @@ import numpy as np
 from ensgap import calibrate
 from ensgap.gap import Estimate
 from ensgap.report.design_tables import (
-    BOLD,
     LEVELS,
     TITLES,
+    averaged,
     beside,
+    bold_note,
     gap_table,
     marked,
     paper_note,
@@ -77,9 +78,10 @@ def _paper_table(results: TemperatureResults, level: str, metric: str) -> Table:
         where = results.cell(int(order), shares[row])
         return _cell(results, where, Variant(scaling), f"{level}_{metric}")  # type: ignore[arg-type]
 
+    config = results.design.config
     caption = (
-        f"Test data, {LEVELS[level]}: {TITLES[metric]}, mean ± SEM over replicates. {BOLD} {BOUND_NOTE}"
-        f"{paper_note(results.design.config)}"
+        f"Test data, {LEVELS[level]}: {TITLES[metric]}, {averaged(config)}.{bold_note(config)} {BOUND_NOTE}"
+        f"{paper_note(config)}"
     )
     rows = [(percent(share),) for share in shares]
     return rows_table(f"{level}_{metric}", caption, rows, ("Held out",), columns, cell)
@@ -99,7 +101,7 @@ def _all_scalings(results: TemperatureResults, order: int) -> Table:
     name = results.design.name(order)
     caption = (
         f"{name.capitalize()} holdout: every scaling on test data, plain and with a weak Gaussian prior on log T "
-        f"(σ = {calibrate.PRIOR:g}). {BOLD} {BOUND_NOTE}"
+        f"(σ = {calibrate.PRIOR:g}).{bold_note(results.design.config)} {BOUND_NOTE}"
     )
     rows = [(percent(c.holdout.fraction), str(c.points), f"{LEVELS[lv]}, {TITLES[m]}") for c, lv, m in figures]
     heads = ("Held out", "Points", "Figure")

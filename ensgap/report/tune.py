@@ -6,13 +6,14 @@ from typing import Any
 from ensgap.folder import StudyFolder
 from ensgap.hyperparameters import Setting, in_words
 from ensgap.losses import objective_names
+from ensgap.report.alone import alone_note
 from ensgap.report.extras import read_extras
 from ensgap.report.importance import axes_of, importances
 from ensgap.report.report import Card, Report, data_notes, facts, json_estimate, json_number, summary_head
+from ensgap.report.tested_figures import drawn_tests
 from ensgap.report.tune_figures import tune_figures
 from ensgap.report.tune_tables import hyperparameter_table, search_notes
 from ensgap.report.weight_decay import chosen_by, cost_of_the_wrong_one, stability, test_notes
-from ensgap.report.weight_decay_figures import drawn_tests
 from ensgap.report.weight_decay_tables import report_tables, trials_table
 from ensgap.report.words import interval_of, signed, unit_of
 from ensgap.results.optima import SettingFigures, StudyResults, read_results
@@ -30,7 +31,7 @@ def tune_report(folder: StudyFolder) -> Report:
     return Report(
         title=f"Hyperparameters of a deep ensemble on {results.config['task']}",
         headline=headline(results),
-        notes=[*data_notes(results.study), *search_notes(results, axes), *test_notes(results)],
+        notes=[*alone_note(results), *data_notes(results.study), *search_notes(results, axes), *test_notes(results)],
         cards=(
             Card("best for the average member", in_words(varying(results, results.h_ind.setting)), "h*_ind", "ind"),
             Card("best for the ensemble", in_words(varying(results, results.h_ens.setting)), "h*_ens", "ens"),

@@ -12,10 +12,10 @@ from ensgap.hyperparameters import short
 from ensgap.losses import objective_names
 from ensgap.report.importance import Axis
 from ensgap.report.report import NamedFigure
-from ensgap.report.style import ENS, IND, STYLE, canvas
+from ensgap.report.style import ENS, IND, STYLE, canvas, legend_above
 from ensgap.report.surrogate import Surrogate
 from ensgap.report.tune_tables import Shares
-from ensgap.report.words import METRIC_WORDS
+from ensgap.report.words import METRIC_WORDS, axis_label
 from ensgap.results.optima import SettingFigures, StudyResults
 
 SIDES = (("ind", "average member", IND, "--", "v"), ("ens", "ensemble", ENS, "-", "^"))
@@ -75,7 +75,8 @@ def pareto(results: StudyResults) -> Figure:
     """Average member against ensemble."""
     figure, axes = canvas(7.2, 4.6)
     trials = usable_trials(results)
-    x, y = (means(trials, figure) for figure in objective_names(results.objective))
+    words = METRIC_WORDS[results.objective]
+    x, y = (words.scale * means(trials, figure) for figure in objective_names(results.objective))
     places = front(x, y)
     axes.scatter(x, y, s=22, color="0.65", label="a setting", zorder=2)
     axes.plot(x[places], y[places], "-o", color="black", markersize=5, linewidth=1.2, label="Pareto front", zorder=3)
@@ -87,9 +88,10 @@ def pareto(results: StudyResults) -> Figure:
     axes.plot([low, high], [low, high], color="0.7", linewidth=0.8, zorder=1, label="no gain from averaging")
     for values, limit in ((x, axes.set_xlim), (y, axes.set_ylim)):
         limit(*_window(values))
-    axes.set_xlabel(f"Average member, validation {METRIC_WORDS[results.objective].name}")
-    axes.set_ylabel(f"Ensemble, validation {METRIC_WORDS[results.objective].name}")
-    axes.legend(fontsize=9)
+    axes.set_xlabel(f"Average member, validation {words.axis}")
+    axes.set_ylabel(f"Ensemble, validation {words.axis}")
+    handles, names = axes.get_legend_handles_labels()
+    legend_above(figure, handles, names, 5)
     return figure
 
 
@@ -118,7 +120,9 @@ def slices(results: StudyResults, axes: Sequence[Axis]) -> Figure:
             _slice(panel, axis, trials, chosen, objective, surrogate, (color, dash, marker), (title, name))
     grid[0][0].set_ylim(*_window(np.concatenate([means(trials, objective) for objective in both])))
     for row in grid:
-        row[0].set_ylabel(f"Validation {METRIC_WORDS[results.objective].name}")
+        row[0].set_ylabel(axis_label(results.objective, "Validation"))
+        scale = METRIC_WORDS[results.objective].scale
+        row[0].yaxis.set_major_formatter(lambda value, _, scale=scale: f"{scale * value:g}")
     for axis, panel in zip(axes, grid.flat, strict=False):
         _label(panel, axis)
     handles, labels = grid[0][0].get_legend_handles_labels()
@@ -188,5 +192,6 @@ def importance(shares: Shares, axes: Sequence[Axis]) -> Figure:
     panel.set_yticks(range(len(names)), [name.replace("_", " ") for name in names])
     panel.set_xlabel("Share of the variance (%)")
     panel.set_xlim(0, 100)
-    panel.legend(fontsize=9)
+    handles, titles = panel.get_legend_handles_labels()
+    legend_above(figure, handles, titles, 2)
     return figure

@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 from ensgap.folder import StudyFolder
+from ensgap.report.alone import alone_note
 from ensgap.report.extras import read_extras
 from ensgap.report.paper_cells import paper_cards, paper_summary, paper_tables
 from ensgap.report.report import Card, Report, data_notes, facts, json_estimate, json_number
@@ -28,7 +29,7 @@ def weight_decay_report(folder: StudyFolder) -> Report:
     return Report(
         title=f"Weight decay of a deep ensemble on {results.config['task']}",
         headline=headline(results),
-        notes=_notes(results),
+        notes=[*alone_note(results), *_notes(results)],
         cards=(
             Card("best for the average member", number(results.h_ind.weight_decay), "weight decay, h*_ind", "ind"),
             Card("best for the ensemble", number(results.h_ens.weight_decay), "weight decay, h*_ens", "ens"),

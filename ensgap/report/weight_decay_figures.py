@@ -1,80 +1,60 @@
-"""The figures of a weight-decay study. Orange, dashed: average member and h*_ind. Blue, solid: ensemble and h*_ens."""
+"""The validation figures of a weight-decay study. Orange, dashed: average member and h*_ind. Blue, solid: ensemble and
+h*_ens.
+"""
 
 import math
+from typing import Any
 
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.colors import LinearSegmentedColormap, to_hex
 from matplotlib.figure import Figure
+from matplotlib.legend_handler import HandlerTuple
+from matplotlib.lines import Line2D
 
-from ensgap.gap import Array, Estimate
-from ensgap.hyperparameters import short
+from ensgap.gap import Array
 from ensgap.report.report import NamedFigure
-from ensgap.report.style import ENS, IND, STYLE, canvas, number
-from ensgap.report.words import METRIC_WORDS
+from ensgap.report.setting_axis import axis_note, positions, set_axis
+from ensgap.report.style import COLORS, ENS, IND, STYLE, canvas, legend_above, number, say_cut
+from ensgap.report.tested_figures import drawn_tests
+from ensgap.report.words import METRIC_WORDS, axis_label
 from ensgap.results.optima import SettingFigures, StudyResults
 
 SIZES = LinearSegmentedColormap.from_list("sizes", [IND, "#B9B9B9", ENS])
-
-
-def draw_figures(results: StudyResults) -> list[NamedFigure]:
-    """Every figure, in reading order."""
-    with matplotlib.rc_context(STYLE):
-        return [
-            _sweep(results, results.objective),
-            *drawn_tests(results),
-            *(_sweep(results, metric) for metric in results.metrics if metric != results.objective),
-            NamedFigure(
-                "diversity", "What members disagree about, on validation data. " + SEM_NOTE, _diversity(results)
-            ),
-        ]
-
-
-def drawn_tests(results: StudyResults) -> list[NamedFigure]:
-    """What test data says, whatever was searched."""
-    gap = "The optimality gap on test data: a dot per replicate, the mean and its 95% interval."
-    size = (
-        f"Test {METRIC_WORDS[results.objective].name} (± SEM) against the size of the ensemble, retrained at both "
-        "optima: the lower line is the better choice for an ensemble of that size."
-    )
-    with matplotlib.rc_context(STYLE):
-        return [NamedFigure("gap", gap, _gap(results)), NamedFigure("size", size, _size(results))]
-
-
-SEM_NOTE = "Bands: ± SEM over replicates, after taking out what a replicate's split does to all settings alike."
-
-
+APART = 0.045
+"""Of the height of the axes, between two numbers at the ends of lines."""
 DIVERSITY = {
     "classification": "diversity = entropy of the average − average entropy",
     "regression": "diversity = entropy of a Gaussian with the mixture's variance − average entropy",
 }
 
 
+def draw_figures(results: StudyResults) -> list[NamedFigure]:
+    """Every figure, in reading order."""
+    with matplotlib.rc_context(STYLE):
+        notes = f"{axis_note(_values(results))} {_sem_note(results)}"
+        diversity = f"What members disagree about, on validation data. {notes}"
+        return [
+            _sweep(results, results.objective),
+            *drawn_tests(results),
+            *(_sweep(results, metric) for metric in results.metrics if metric != results.objective),
+            NamedFigure("diversity", diversity, _diversity(results)),
+        ]
+
+
+def _sem_note(results: StudyResults) -> str:
+    if len(results.h_ind.replicates) < 2:
+        return "One replicate, so without bands."
+    return "Bands: ± SEM over replicates, after taking out what a replicate's split does to all settings alike."
+
+
 def _usable(results: StudyResults) -> list[SettingFigures]:
     return [trial for trial in results.trials if trial.usable]
 
 
-def _positions(settings: list[SettingFigures]) -> Array:
-    """Where settings stand on a log axis; 0 stands a little left of the smallest value above it."""
-    values = np.array([s.weight_decay for s in settings])
-    positive = values[values > 0]
-    return np.where(values > 0, values, (positive.min() if len(positive) else 1.0) / 4)
-
-
-def _setting_axis(axes: Axes, settings: list[SettingFigures]) -> None:
-    positions = _positions(settings)
-    axes.set_xscale("log")
-    axes.set_xlabel("Weight decay")
-    if settings[0].weight_decay == 0:
-        zero = positions[0]
-        decades = np.arange(math.ceil(math.log10(zero * 2)), math.floor(math.log10(positions.max()) + 1e-9) + 1)
-        ticks, names = list(10.0**decades), [f"$10^{{{int(d)}}}$" for d in decades]
-        if len(decades) < 2:
-            ticks, names = list(positions[1:]), [number(s.weight_decay) for s in settings[1:]]
-        axes.set_xticks([zero, *ticks], ["0", *names])
-        axes.set_xticks([], minor=True)
-        axes.axvline(zero * 2, color="0.6", linewidth=0.8, linestyle=(0, (1, 3)))
+def _values(results: StudyResults) -> list[float]:
+    return [trial.weight_decay for trial in _usable(results)]
 
 
 def within_replicate_sem(values: Array) -> Array:  # [settings, replicates] -> [settings]
@@ -90,120 +70,109 @@ def within_replicate_sem(values: Array) -> Array:  # [settings, replicates] -> [
 def _sweep(results: StudyResults, metric: str) -> NamedFigure:
     """A validation metric against the setting."""
     words, chosen_by = METRIC_WORDS[metric], METRIC_WORDS[results.objective].name
-    figure, axes = canvas()
-    settings = _usable(results)
-    x, scale = _positions(settings), words.scale
-    curves = scale * np.stack([s.curves[metric] for s in settings])  # [settings, sizes, replicates]
+    figure, axes = canvas(height=4.6)
+    values = _values(results)
+    x = positions(values)
+    curves = words.scale * np.stack([s.curves[metric] for s in _usable(results)])  # [settings, sizes, replicates]
     sizes = curves.shape[1]
-    for size in range(1, sizes + 1):
-        mean, color = curves[:, size - 1].mean(-1), SIZES((size - 1) / (sizes - 1))
-        edge = size in (1, sizes)
-        label = {1: "average member (size 1)", sizes: f"ensemble of {sizes}"}.get(
-            size, "sizes between" if size == 2 else None
-        )
-        style = "--" if size == 1 else "-"
-        axes.plot(x, mean, style, color=color, linewidth=2.2 if edge else 0.9, alpha=1 if edge else 0.8, label=label)
-        if edge:
-            sem = within_replicate_sem(curves[:, size - 1])
-            axes.fill_between(x, mean - sem, mean + sem, color=color, alpha=0.18, linewidth=0)
-    _mark_optima(axes, results, settings, x, curves[:, 0].mean(-1), curves[:, -1].mean(-1))
-    axes.set_ylabel(f"Validation {words.axis}")
-    _setting_axis(axes, settings)
-    _zoom(axes, curves.mean(-1))
-    axes.legend(fontsize=9)
-    caption = f"Validation {words.about}. One line per ensemble size; the optima by {chosen_by} are marked. {SEM_NOTE}"
+    for size in range(2, sizes):
+        axes.plot(x, curves[:, size - 1].mean(-1), color=_color(size, sizes), linewidth=0.9, alpha=0.8)
+    member = _line(axes, x, curves[:, 0], IND, "--")
+    ensemble = _line(axes, x, curves[:, -1], ENS, "-")
+    set_axis(axes, values)
+    axes.set_ylabel(axis_label(metric, "Validation"))
+    zoom(axes, curves[:, [0, -1]].mean(-1))
+    optima = _mark_optima(axes, results, x, curves.mean(-1))
+    _name_sizes(axes, x[0], curves[0].mean(-1))
+    between = tuple(Line2D([], [], color=_color(size, sizes), linewidth=1.2) for size in _some_between(sizes))
+    handles = [member, optima[0], ensemble, optima[1], *([between] if between else [])]
+    names = [
+        "average member (size 1)",
+        str(optima[0].get_label()),
+        f"ensemble (size {sizes})",
+        str(optima[1].get_label()),
+    ]
+    names += [_between_words(sizes)] if between else []
+    legend_above(figure, handles, names, 3 if between else 2, handler_map={tuple: HandlerTuple(ndivide=None, pad=0)})
+    caption = (
+        f"Validation {words.about}. One line per ensemble size, which stands at its left end where there is room; the "
+        f"optima by {chosen_by} are marked. {axis_note(values)} {_sem_note(results)}"
+    )
     return NamedFigure(metric, caption, figure)
 
 
-def _mark_optima(
-    axes: Axes, results: StudyResults, settings: list[SettingFigures], x: Array, member: Array, ensemble: Array
-) -> None:
-    for chosen, values, marker, color, name in (
-        (results.h_ind, member, "v", IND, "ind"),
-        (results.h_ens, ensemble, "^", ENS, "ens"),
+def _color(size: int, sizes: int) -> str:
+    return to_hex(SIZES((size - 1) / (sizes - 1)))
+
+
+def _some_between(sizes: int) -> list[int]:
+    """Up to three of the sizes between, for the legend."""
+    return sorted({2, (1 + sizes) // 2, sizes - 1} & set(range(2, sizes)))
+
+
+def _between_words(sizes: int) -> str:
+    return {3: "size 2", 4: "sizes 2 and 3"}.get(sizes, f"sizes 2 to {sizes - 1}, in order")
+
+
+def _line(axes: Axes, x: Array, values: Array, color: str, dash: str) -> Line2D:  # values: [settings, replicates]
+    """A mean with a dot at every setting tried, and its band."""
+    mean, sem = values.mean(-1), within_replicate_sem(values)
+    axes.fill_between(x, mean - sem, mean + sem, color=color, alpha=0.18, linewidth=0)
+    return axes.plot(x, mean, dash + "o", color=color, linewidth=2.2, markersize=4.5)[0]
+
+
+def _mark_optima(axes: Axes, results: StudyResults, x: Array, means: Array) -> list[Line2D]:  # means: [settings, sizes]
+    """A large marker on a vertical line at each; for the legend."""
+    found = []
+    for chosen, size, marker, color, dash, name in (
+        (results.h_ind, 0, "v", IND, "--", "ind"),
+        (results.h_ens, -1, "^", ENS, "-", "ens"),
     ):
-        i = settings.index(chosen)
+        i = _usable(results).index(chosen)
+        look: dict[str, Any] = {
+            "color": color,
+            "linestyle": dash,
+            "marker": marker,
+            "markersize": 10,
+            "markeredgecolor": "white",
+        }
+        axes.axvline(x[i], color=color, linewidth=1, linestyle=dash, alpha=0.5)
+        axes.plot(x[i], means[i, size], zorder=5, **look)
         label = rf"$h^*_\mathrm{{{name}}}$ = {number(chosen.weight_decay)}"
-        axes.axvline(x[i], color=color, linewidth=1, linestyle="--" if name == "ind" else "-", alpha=0.5)
-        axes.plot(x[i], values[i], marker, color=color, markersize=10, markeredgecolor="white", label=label, zorder=5)
+        found.append(Line2D([], [], linewidth=1, label=label, **look))
+    return found
 
 
-def _zoom(axes: Axes, values: Array) -> None:
-    """Keep hopeless settings from flattening the rest: show up to somewhat above the better three quarters."""
-    low, high = values.min(), np.quantile(values, 0.75)
-    if values.max() > high + 1.5 * (high - low) > 0:
+def _name_sizes(axes: Axes, x: float, values: Array) -> None:  # values: [sizes]
+    """Numbers at the left ends of the lines, those of 1, of all and of powers of two first, as far as there is room."""
+    low, high = axes.get_ylim()
+    sizes = range(1, len(values) + 1)
+    placed: list[float] = []
+    for size in sorted(sizes, key=lambda size: (size not in (1, len(values)), size & (size - 1) != 0, size)):
+        place = float((values[size - 1] - low) / (high - low))
+        if place < 1 and all(abs(place - other) > APART for other in placed):
+            placed.append(place)
+            look: dict[str, Any] = {"color": "0.3", "fontsize": 8, "ha": "right", "va": "center"}
+            axes.annotate(str(size), (x, values[size - 1]), (-6, 0), textcoords="offset points", **look)
+
+
+def zoom(axes: Axes, values: Array) -> None:
+    """Show everything, unless hopeless settings would flatten the rest: then say what is cut off."""
+    low, high = float(values.min()), float(np.quantile(values, 0.75))
+    if values.max() > high + 4 * (high - low) > 0:
         axes.set_ylim(low - 0.15 * (high - low), high + 1.2 * (high - low))
+        say_cut(axes, float(values.max()))
 
 
 def _diversity(results: StudyResults) -> Figure:
     figure, axes = canvas()
-    settings = _usable(results)
-    x = _positions(settings)
-    for name, label, color, style in (
-        ("ambiguity", "ambiguity = average-member NLL − ensemble NLL", "#009E73", "-"),
-        ("diversity", DIVERSITY[results.loss], "#CC79A7", "--"),
-    ):
-        values = np.stack([s.figures[name] for s in settings])
-        mean, sem = values.mean(-1), within_replicate_sem(values)
-        axes.plot(x, mean, style, color=color, linewidth=2.2, label=label)
-        axes.fill_between(x, mean - sem, mean + sem, color=color, alpha=0.18, linewidth=0)
-    axes.set_ylabel("nats")
+    values = _values(results)
+    handles = []
+    for name, dash in (("ambiguity", "-"), ("diversity", "--")):
+        figures = np.stack([s.figures[name] for s in _usable(results)])
+        handles.append(_line(axes, positions(values), figures, COLORS[name], dash))
+    axes.set_ylabel("Ambiguity, diversity (nats)")
     axes.set_ylim(bottom=0)
-    _setting_axis(axes, settings)
-    axes.legend(fontsize=9)
-    return figure
-
-
-def _gap(results: StudyResults) -> Figure:
-    figure = Figure(figsize=(2.4 * len(results.metrics), 2.8), layout="constrained")
-    ind, ens = results.test["ind"], results.test["ens"]
-    common = sorted(set(ind.replicates) & set(ens.replicates))
-    for place, metric in enumerate(results.metrics, start=1):
-        axes = figure.add_subplot(1, len(results.metrics), place)
-        words = METRIC_WORDS[metric]
-        at = [
-            np.array([side.figures[f"ensemble_{metric}"][side.replicates.index(r)] for r in common])
-            for side in (ind, ens)
-        ]
-        values = words.scale * (at[0] - at[1])
-        estimate = Estimate.of(values)
-        spread = np.random.default_rng(0).uniform(-0.12, 0.12, len(values))
-        axes.scatter(1 + spread, values, s=16, color="0.6", label="one replicate", zorder=2)
-        if not math.isnan(estimate.sem):
-            reach = [[estimate.mean - estimate.low], [estimate.high - estimate.mean]]
-            axes.errorbar(
-                [0.6], [estimate.mean], yerr=reach, fmt="D", color="black", capsize=5, label="mean, 95% interval"
-            )
-        axes.axhline(0, color="black", linewidth=0.8)
-        axes.set_xlim(0.3, 1.3)
-        axes.set_xticks([])
-        axes.set_title(words.gap.replace(" (", "\n("), fontsize=10)
-        if place == 1:
-            axes.set_ylabel("Gap: at $h^*_\\mathrm{ind}$ − at $h^*_\\mathrm{ens}$")
-            figure.legend(loc="outside lower center", ncols=2, fontsize=9)
-    return figure
-
-
-def _size(results: StudyResults) -> Figure:
-    words = METRIC_WORDS[results.objective]
-    figure, axes = canvas(height=3.4)
-    for name, color, style, marker in (("ind", IND, "--", "v"), ("ens", ENS, "-", "^")):
-        tested = results.test[name]
-        curve = words.scale * tested.curves[results.objective]
-        mean, sem = curve.mean(-1), np.array([Estimate.of(row).sem for row in curve])
-        values = [short(value) for value in tested.setting.values()]
-        label = rf"trained at $h^*_\mathrm{{{name}}}$" + (f" = {values[0]}" if len(values) == 1 else "")
-        axes.errorbar(
-            range(1, len(mean) + 1),
-            mean,
-            yerr=np.nan_to_num(sem),
-            fmt=style + marker,
-            color=color,
-            capsize=3,
-            label=label,
-        )
-    axes.set_xlabel("Ensemble size (members)")
-    axes.set_ylabel(f"Test {words.axis}")
-    axes.set_xticks(range(1, len(mean) + 1))
-    axes.legend(fontsize=9)
+    set_axis(axes, values)
+    legend_above(figure, handles, ["ambiguity = average-member NLL − ensemble NLL", DIVERSITY[results.loss]], 1)
     return figure

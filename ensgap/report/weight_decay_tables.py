@@ -4,11 +4,11 @@ import math
 
 import numpy as np
 
-from ensgap.gap import Estimate, not_worse_than_best
+from ensgap.gap import Estimate
 from ensgap.hyperparameters import Setting, short
 from ensgap.losses import Loss, objective_names
-from ensgap.report.tables import Cell, Column, Table
-from ensgap.report.words import METRIC_WORDS, metric_column
+from ensgap.report.tables import Cell, Column, Table, bold_of
+from ensgap.report.words import METRIC_WORDS, averaged, metric_column
 from ensgap.results.optima import StudyResults
 
 LEVELS = {"ensemble": "ensemble", "avg_member": "average member"}
@@ -72,22 +72,16 @@ def _test(results: StudyResults) -> Table:
         for i, (side, title) in enumerate(sides.items()):
             setting = setting_cells(results, results.test[side].setting)
             rows.append((level_title, title, *setting, *(estimates[c.key][i] for c in columns)))
-        bold |= {
-            (first + i, key)
-            for key, values in estimates.items()
-            for i, b in enumerate(not_worse_than_best(values))
-            if b
-        }
+        bold |= {(first + i, key) for key, values in estimates.items() for i, b in enumerate(bold_of(values)) if b}
     first_columns = (
         Column("level", "Figures of"),
         Column("selected_by", "Setting best for"),
         *setting_columns(results),
     )
-    counts = sorted({len(results.test[side].replicates) for side in sides})
+    counts = [len(results.test[side].replicates) for side in sides]
     caption = (
-        f"Test data: ensembles retrained on the whole pool, mean ± SEM over {' or '.join(map(str, counts))} "
-        "replicates. "
-        "Bold: within 1.96 SEM of the best of its level."
+        f"Test data: ensembles retrained on the whole pool, {averaged(*counts)}."
+        f"{' Bold: within 1.96 SEM of the best of its level.' if bold else ''}"
     )
     return Table("test", caption, (*first_columns, *columns), tuple(rows), frozenset(bold))
 
@@ -99,11 +93,8 @@ def _further(results: StudyResults) -> Table:
         for level, title in LEVELS.items()
         for tested in results.further
     )
-    counts = sorted({len(tested.replicates) for tested in results.further})
-    caption = (
-        "Further settings on test data, retrained like both optima: mean ± SEM over "
-        f"{' or '.join(map(str, counts))} replicates."
-    )
+    counts = [len(tested.replicates) for tested in results.further]
+    caption = f"Further settings on test data, retrained like both optima: {averaged(*counts)}."
     return Table("further", caption, (Column("level", "Figures of"), *setting_columns(results), *columns), rows)
 
 
@@ -154,11 +145,10 @@ def _validation(results: StudyResults) -> Table:
         Column("votes_ind", "Chosen as h*_ind (%)", 0, 100.0),
         Column("votes_ens", "Chosen as h*_ens (%)", 0, 100.0),
     )
-    caption = (
-        f"Validation data: every setting tried, mean ± SEM over {len(results.h_ind.replicates)} replicates (their "
-        "splits differ, so most of the SEM is common to all settings). Bold: the two optima. Chosen: in how many "
-        "percent of resamples of the replicates."
-    )
+    replicates = len(results.h_ind.replicates)
+    more = " (their splits differ, so most of the SEM is common to all settings)" if replicates > 1 else ""
+    chosen = " Chosen: in how many percent of resamples of the replicates." if replicates > 1 else ""
+    caption = f"Validation data: every setting tried, {averaged(replicates)}{more}. Bold: the two optima.{chosen}"
     return Table("validation", caption, columns, tuple(rows), frozenset(bold))
 
 

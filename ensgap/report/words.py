@@ -12,7 +12,7 @@ class Words:
 
     name: str  # in a sentence: "test NLL"
     title: str  # above a column
-    axis: str
+    axis: str  # after "Test" or "Validation"
     gap: str  # of differences
     about: str  # in a caption
     digits: int = 4
@@ -21,14 +21,14 @@ class Words:
 
 METRIC_WORDS = {
     "nll": Words("NLL", "NLL", "NLL (nats)", "NLL (nats)", "NLL"),
-    "error": Words("error", "Error (%)", "Error (%)", "Error (percentage points)", "error", 2, 100.0),
+    "error": Words("error", "Error (%)", "error (%)", "Error (percentage points)", "error", 2, 100.0),
     "ece": Words("ECE", "ECE", "ECE", "ECE", "calibration error"),
     "brier": Words("Brier score", "Brier", "Brier score", "Brier score", "Brier score"),
     "rmse": Words("RMSE", "RMSE", "RMSE (units of the target)", "RMSE (units of the target)", "RMSE of the mean"),
     "coverage": Words(
         "coverage error",
         "Coverage error (%)",
-        "Coverage error (%)",
+        "coverage error (%)",
         "Coverage error (percentage points)",
         "coverage error: how far, on average, the share of points inside the central 10%, 20%, …, 90% intervals is "
         "from that percentage",
@@ -42,6 +42,23 @@ def metric_column(metric: str) -> Column:
     """A column of that metric."""
     words = METRIC_WORDS[metric]
     return Column(metric, words.title, words.digits, words.scale)
+
+
+def axis_label(metric: str, data: str = "") -> str:
+    """An axis of that metric: `Test error (%)`, `Error (%)`."""
+    text = f"{data} {METRIC_WORDS[metric].axis}".strip()
+    return text[0].upper() + text[1:]
+
+
+def averaged(*replicates: int) -> str:
+    """What stands in a table's cells, with what uncertainty."""
+    counts = sorted(set(replicates))
+    return "one replicate" if counts == [1] else f"mean ± SEM over {' or '.join(map(str, counts))} replicates"
+
+
+def bars(replicates: int, what: str = "Bars") -> str:
+    """A caption's sentence about bars or bands, if there are any."""
+    return f"{what}: ± SEM over {replicates} replicates." if replicates > 1 else "One replicate, so without SEM."
 
 
 def signed(metric: str, value: float) -> str:

@@ -16,6 +16,7 @@ from ensgap.plans.weight_decay import WeightDecayConfig
 from ensgap.predictions import Predictions
 from ensgap.report import write_report
 from ensgap.report.advice import advise, mean_regret, replicates_for_firm_choice, replicates_to_decide
+from ensgap.report.alone import advantage, alone_note
 from ensgap.results.greedy import read_greedy
 from ensgap.results.optima import SettingFigures, StudyResults, read_results
 from ensgap.search.run import TrialRun
@@ -130,9 +131,12 @@ def figures(setting: float, level: float, replicates: int, wobble: float = 0.0) 
     return SettingFigures({"weight_decay": setting}, "finished", tuple(range(replicates)), named, {}, 10.0 * replicates)
 
 
-def results_of(gap: Estimate, share: float, wobble: float, pairs: int = 10) -> StudyResults:
+def results_of(
+    gap: Estimate, share: float, wobble: float, pairs: int = 10, alone_at_ind: float = 0.99, noise: float = 0.001
+) -> StudyResults:
+    """Made results: the average member's test NLL is 1 at h*_ens, and that, with so much noise, at h*_ind."""
     trials = (figures(0.1, 1.0, 5), figures(0.2, 1.02, 5, wobble))
-    test = {"ind": figures(0.2, 1.0, pairs), "ens": figures(0.1, 1.0, pairs)}
+    test = {"ind": figures(0.2, alone_at_ind, pairs, noise), "ens": figures(0.1, 1.0, pairs)}
     selection = Selection(Choice(1, share, (1 - share, share)), Choice(0, share, (share, 1 - share)), share)
     return StudyResults({"seconds": 1.0}, {"members": 4, "objective": "nll"}, trials, selection, test, {"nll": gap})
 
@@ -181,6 +185,55 @@ def test_advice_for_python_names_arguments() -> None:
     results = results_of(Estimate(0.01, 0.01, -0.01, 0.03), 0.7, 0.05)
     text = " ".join(advise(replace(results, config={**results.config, "study": "tune"}), None).sentences)
     assert "resume=True, test_replicates=" in text and "--" not in text
+
+
+SURE = Estimate(0.02, 0.002, 0.015, 0.025)
+
+
+def test_advice_for_a_network_that_works_alone_looks_at_its_own_test_figures() -> None:
+    better = results_of(SURE, 0.36, 0.05)
+    assert advantage(better).verdict == "positive" and advantage(better).mean == pytest.approx(0.01)
+    assert "weight decay 0.2 only for a network that works alone" in advise(better, None).sentences[0]
+    assert alone_note(better) == []
+    worse, unclear = results_of(SURE, 0.36, 0.05, alone_at_ind=1.01), results_of(SURE, 0.36, 0.05, noise=0.1)
+    assert advantage(worse).verdict == "negative" and advantage(unclear).verdict == "undecided"
+    for results in (worse, unclear):
+        first, (note,) = advise(results, None).sentences[0], alone_note(results)
+        assert first.startswith("For an ensemble of 4 set weight decay 0.1. Even for a network that works alone weight")
+        for text in (first, note):
+            assert "the gap may partly come from an imprecise h*_ind (36% of resamples of the 5 validation" in text
+            assert f"NLL at h*_ens minus at h*_ind is {advantage(results).mean:+.4f} (95% interval" in text
+
+
+def test_an_h_ind_that_is_repeated_is_not_called_imprecise() -> None:
+    (note,) = alone_note(results_of(SURE, 0.99, 0.05, alone_at_ind=1.01))
+    assert note.endswith(
+        "h*_ind is a firm choice all the same (99% of resamples of the 5 validation replicates repeat it)."
+    )
+
+
+def test_where_there_is_no_gap_nothing_is_said_of_where_it_comes_from() -> None:
+    for gap in (Estimate(0.01, 0.01, -0.01, 0.03), Estimate(0.01, np.nan, np.nan, np.nan)):
+        assert alone_note(results_of(gap, 0.36, 0.05, alone_at_ind=1.01)) == []
+
+
+@pytest.mark.parametrize(
+    ("search", "prune", "words"),
+    [
+        ("grid", False, "(--resume --replicates "),
+        ("grid", True, "(a new search with --replicates "),
+        ("optuna", False, "(a new search with --replicates "),
+    ],
+)
+def test_a_grid_takes_more_replicates_where_optuna_needs_a_new_search(search: str, prune: bool, words: str) -> None:
+    results = results_of(SURE, 0.7, 0.08)
+    results = replace(results, config={**results.config, "search": search, "prune": prune})
+    (text,) = [sentence for sentence in advise(results, None).sentences if "not firm" in sentence]
+    needed = replicates_for_firm_choice(results)
+    assert needed is not None and needed > 5
+    more = words.startswith("(--resume")
+    seconds = 20.0 * (needed - 5 if more else needed)  # two settings, ten seconds a replicate
+    assert f"{words}{needed}, about {seconds / 60:.0f} minutes {'more ' * more}of training" in text
 
 
 def test_the_regret_of_a_choice_that_is_not_firm() -> None:

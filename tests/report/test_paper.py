@@ -13,7 +13,7 @@ from ensgap.gap import Estimate
 from ensgap.plans.weight_decay import WeightDecayConfig
 from ensgap.report import write_report
 from ensgap.report.paper import paper_figure, paper_weight_decay
-from ensgap.report.paper_cells import PaperCell, paper_summary
+from ensgap.report.paper_cells import PaperCell, paper_cards, paper_summary, sentence
 from ensgap.results.optima import read_results
 from ensgap.tasks import get_task
 from tests.report.test_design_reports import made
@@ -40,6 +40,12 @@ def test_a_difference_is_counted_in_combined_sems() -> None:
     found = paper_summary([cell, one, far])["paper"]
     assert (found["cells"], found["within_2_combined_sem"]) == (2, 1)
     assert found["rows"][1]["sem"] is None and paper_summary([]) == {}
+    low = replace(cell, ours=Estimate(0.18, 0.003, 0, 1))
+    found = paper_summary([cell, one, far, low, low])["paper"]
+    assert (found["higher"], found["lower"]) == (1, 2)
+    assert sentence([cell, one, far, low, low]).endswith("of the paper's; of the others, 1 ours higher, 2 ours lower.")
+    assert sentence([cell, one]) == "1 of 1 cells within 2 combined SEM of the paper's."
+    assert paper_cards([cell, low])[0].below.endswith("of the others, 0 ours higher, 1 ours lower")
 
 
 def study_of_nci1(path: Path, **flags: object) -> StudyFolder:
@@ -78,7 +84,9 @@ def test_a_repeated_study_stands_beside_the_paper(tmp_path: Path) -> None:
     summary = json.loads((tmp_path / "summary.json").read_text())
     near = sum(abs(float(r["difference"])) <= 2 for r in rows)
     assert summary["paper"]["within_2_combined_sem"] == near and summary["paper"]["cells"] == 18
-    assert f"{near} of 18 cells within 2 combined SEM of the paper's." in (tmp_path / "report.md").read_text()
+    above = sum(float(r["difference"]) > 2 for r in rows)
+    said = f"{near} of 18 cells within 2 combined SEM of the paper's; of the others, {above} ours higher, "
+    assert f"{said}{18 - near - above} ours lower." in (tmp_path / "report.md").read_text()
     further = list(csv.DictReader((tmp_path / "tables" / "further.csv").open()))
     assert "0" in {r["weight_decay"] for r in further}
     assert summary["further"][0]["test"]["ensemble_nll"]["mean"] == pytest.approx(ours.mean)
