@@ -1,7 +1,7 @@
 """What is compiled: loops over a member's numbers that would be many operations of microseconds, or passes over memory.
 
 Numba compiles a function for the processor it runs on when it is first called, which takes seconds, and keeps it beside
-the package or, where that cannot be written to, in the user's cache, until the function's own file changes: so what is
+the package or in the user's cache, if one of them can be written to, until the function's own file changes: so what is
 compiled calls only what stands in the same file. It runs on one thread, but for the products in it, which are by the
 OpenBLAS that SciPy brings.
 """
@@ -24,9 +24,11 @@ def compiled(function: Function) -> Function:
     """The function compiled when it is first called. Sums may be taken in any order, so that they are vectorised;
     numbers that are not finite stay what they are, by which a member that diverged is known.
     """
-    made: Function = njit(
-        function, nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "contract", "arcp", "nsz"}
-    )
+    kind: Any = {"nogil": True, "error_model": "numpy", "fastmath": {"reassoc", "contract", "arcp", "nsz"}}
+    try:
+        made: Function = njit(function, cache=True, **kind)
+    except RuntimeError:  # nowhere to keep it
+        made = njit(function, **kind)
     return made
 
 
