@@ -45,7 +45,7 @@ def shown_studies(studies: Sequence[PublishedStudy]) -> list[Shown]:
         figure_caption, figure = study.figure
         table_caption, table = study.table
         if (beside := beside_paper(study)) and table_caption.startswith("Beside the paper: "):
-            table_caption = table_caption.partition(" of the paper's. ")[2] or table_caption
+            table_caption = table_caption[max(0, table_caption.find("Mean ± SEM")) :]  # the rest is said by `beside`
         captions = once(figure_caption, "Figure", study), once(table_caption, "Table", study)
         found.append(Shown(study, figure, captions[0], table, captions[1], beside))
     return found

@@ -11,7 +11,7 @@ from scipy.special import stdtrit
 from ensgap.gap import RESAMPLES, Array, Estimate
 from ensgap.hyperparameters import in_words
 from ensgap.losses import objective_names
-from ensgap.report.alone import FIRM, doubt, in_numbers, without_advantage
+from ensgap.report.alone import FIRM, advantage, doubt, in_numbers, without_advantage
 from ensgap.report.report import json_number
 from ensgap.report.words import METRIC_WORDS, interval_of, signed, unit_of
 from ensgap.results.greedy import GreedyResults
@@ -102,12 +102,15 @@ def _what_to_set(results: StudyResults, gap: Estimate) -> str:
     if ind == ens:
         return f"Set {ens}, for an ensemble of {members} and for a single network alike."
     if gap.verdict == "positive":
+        other = _but_by(results, ind)
         if without_advantage(results):
+            worse = advantage(results).verdict == "negative"
+            how = "was clearly worse" if worse else "showed no clear advantage"
             return (
-                f"For an ensemble of {members} set {ens}. Even for a network that works alone {ind} showed no clear "
-                f"advantage on test data: {in_numbers(results)}; {doubt(results)}."
+                f"For an ensemble of {members} set {ens}{other}. Even for a network that works alone {ind} {how} "
+                f"on test data: {in_numbers(results)}; {doubt(results)}."
             )
-        return f"For an ensemble of {members} set {ens}; {ind} only for a network that works alone."
+        return f"For an ensemble of {members} set {ens}{other}; {ind} only for a network that works alone."
     if gap.verdict == "negative":
         return (
             f"Set {ind} even for an ensemble of {members}: what looked best for it on validation data ({ens}) was "
@@ -117,6 +120,16 @@ def _what_to_set(results: StudyResults, gap: Estimate) -> str:
         f"For an ensemble of {members} set {ens} or {ind}, as you like: on test data they could not be told apart"
         f"{'' if math.isnan(gap.sem) else f' ({interval_of(results.objective, gap)})'}."
     )
+
+
+def _but_by(results: StudyResults, ind: str) -> str:
+    """The metrics by which the ensemble is better at the other optimum."""
+    against = [metric for metric, gap in results.gap.items() if gap.verdict == "negative"]
+    if not against:
+        return ""
+    names = " and ".join(METRIC_WORDS[metric].name for metric in against)
+    how = "objective=" if results.config.get("study") == "tune" else "--objective"
+    return f" (by {names} {ind} was better; {how} selects by what you are measured by)"
 
 
 def _surer_gap(results: StudyResults, gap: Estimate, needed: int | None) -> list[str]:

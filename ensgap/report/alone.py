@@ -1,6 +1,7 @@
 """Whether the average member was better at its own optimum on test data: if not, a gap may come from its choice."""
 
 import math
+from typing import cast
 
 from ensgap.gap import Estimate
 from ensgap.hyperparameters import in_words
@@ -38,7 +39,8 @@ def doubt(results: StudyResults) -> str:
         return "the gap may partly come from an imprecise h*_ind (one validation replicate chose it)"
     repeated = f"{share:.0%} of resamples of the {replicates} validation replicates repeat it"
     if share >= FIRM:
-        return f"h*_ind is a firm choice all the same ({repeated})"
+        kept = 1 - cast(float, results.config["val_fraction"])
+        return f"h*_ind is a firm choice all the same ({repeated}), of networks trained on {kept:.0%} of the pool"
     return f"the gap may partly come from an imprecise h*_ind ({repeated})"
 
 
@@ -46,9 +48,9 @@ def alone_note(results: StudyResults) -> list[str]:
     """A sentence for the head of the report, if there is reason for one."""
     if not without_advantage(results):
         return []
-    return [
-        f"On test data the average member was not clearly better at h*_ind: {in_numbers(results)}; {doubt(results)}."
-    ]
+    worse = advantage(results).verdict == "negative"
+    how = "clearly worse" if worse else "not clearly better"
+    return [f"On test data the average member was {how} at h*_ind: {in_numbers(results)}; {doubt(results)}."]
 
 
 def in_numbers(results: StudyResults) -> str:

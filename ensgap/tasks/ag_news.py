@@ -3,6 +3,7 @@
 import csv
 import hashlib
 import io
+import json
 import shutil
 from dataclasses import dataclass, replace
 from functools import partial
@@ -79,12 +80,15 @@ def _tokenizer(root: Path) -> Any:
 
     fetch_once(folder, lambda f: all((f / name).exists() for name in files), download, "GPT-2's tokenizer")
     try:
-        tokenizer = GPT2TokenizerFast.from_pretrained(str(folder))
-    except Exception as error:
-        raise damaged(folder / "vocab.json", str(error).splitlines()[0]) from None
-    if len(tokenizer) != VOCABULARY:
-        raise damaged(folder / "vocab.json", f"it has {len(tokenizer)} entries instead of {VOCABULARY}")
-    return tokenizer
+        entries = len(json.loads((folder / "vocab.json").read_text(encoding="utf-8")))
+    except ValueError as error:
+        raise damaged(folder / "vocab.json", str(error)) from None
+    if entries != VOCABULARY:
+        raise damaged(folder / "vocab.json", f"it has {entries} entries instead of {VOCABULARY}")
+    try:
+        return GPT2TokenizerFast.from_pretrained(str(folder))
+    except Exception as error:  # the vocabulary is whole, so it is the other file
+        raise damaged(folder / "merges.txt", str(error).splitlines()[0]) from None
 
 
 def read(path: Path) -> tuple[list[str], np.ndarray]:

@@ -138,7 +138,8 @@ def results_of(
     trials = (figures(0.1, 1.0, 5), figures(0.2, 1.02, 5, wobble))
     test = {"ind": figures(0.2, alone_at_ind, pairs, noise), "ens": figures(0.1, 1.0, pairs)}
     selection = Selection(Choice(1, share, (1 - share, share)), Choice(0, share, (share, 1 - share)), share)
-    return StudyResults({"seconds": 1.0}, {"members": 4, "objective": "nll"}, trials, selection, test, {"nll": gap})
+    config = {"members": 4, "objective": "nll", "val_fraction": 0.1}
+    return StudyResults({"seconds": 1.0}, config, trials, selection, test, {"nll": gap})
 
 
 def test_how_many_test_replicates_would_decide() -> None:
@@ -197,8 +198,9 @@ def test_advice_for_a_network_that_works_alone_looks_at_its_own_test_figures() -
     assert alone_note(better) == []
     worse, unclear = results_of(SURE, 0.36, 0.05, alone_at_ind=1.01), results_of(SURE, 0.36, 0.05, noise=0.1)
     assert advantage(worse).verdict == "negative" and advantage(unclear).verdict == "undecided"
-    for results in (worse, unclear):
+    for results, in_advice, in_note in ((worse, "was clearly worse", "clearly worse at"), (unclear, "no clear", "not")):
         first, (note,) = advise(results, None).sentences[0], alone_note(results)
+        assert in_advice in first and f"the average member was {in_note}" in note
         assert first.startswith("For an ensemble of 4 set weight decay 0.1. Even for a network that works alone weight")
         for text in (first, note):
             assert "the gap may partly come from an imprecise h*_ind (36% of resamples of the 5 validation" in text
@@ -208,8 +210,16 @@ def test_advice_for_a_network_that_works_alone_looks_at_its_own_test_figures() -
 def test_an_h_ind_that_is_repeated_is_not_called_imprecise() -> None:
     (note,) = alone_note(results_of(SURE, 0.99, 0.05, alone_at_ind=1.01))
     assert note.endswith(
-        "h*_ind is a firm choice all the same (99% of resamples of the 5 validation replicates repeat it)."
+        "h*_ind is a firm choice all the same (99% of resamples of the 5 validation replicates repeat it), of networks "
+        "trained on 90% of the pool."
     )
+
+
+def test_advice_names_the_metrics_by_which_the_ensemble_is_better_at_h_ind() -> None:
+    results = results_of(SURE, 0.36, 0.05)
+    assert "was better" not in advise(results, None).sentences[0]
+    results = replace(results, gap={**results.gap, "error": Estimate(-0.02, 0.002, -0.025, -0.015)})
+    assert "(by error weight decay 0.2 was better; --objective selects" in advise(results, None).sentences[0]
 
 
 def test_where_there_is_no_gap_nothing_is_said_of_where_it_comes_from() -> None:

@@ -80,6 +80,7 @@ def test_ag_news_says_that_its_training_texts_are_a_part_and_tokenizes_once(
         (nci1.load, "NCI1/raw/NCI1_A.txt", "NCI1_A.txt is damaged"),
         (ag_news.load, "ag_news/test.csv", "test.csv is damaged"),
         (ag_news.load, "gpt2/vocab.json", "vocab.json is damaged"),
+        (ag_news.load, "gpt2/merges.txt", "merges.txt is damaged"),
     ],
 )
 def test_a_truncated_file_is_named(root: Path, load: Any, pattern: str, words: str) -> None:
