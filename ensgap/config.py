@@ -45,7 +45,8 @@ class StudyConfig:
     train_fraction: float | None = flag("share of the training pool to use, stratified (default: all of it)")
     test_fraction: float | None = flag("share of the test data to use, stratified (default: all of it)")
     preset: str | None = flag(
-        "the task's settings by name: paper has those of the paper, laptop scaled-down ones for two cores"
+        "the task's settings by name: paper has those of the paper, laptop (covertype, ag_news, cifar10) scaled-down "
+        "ones for two cores"
     )
     precision: Precision = flag("float32, or bfloat16 for mixed precision", "float32")
     hidden_layers: int | None = flag("hidden layers of the MLP, for covertype (default: 3)")

@@ -6,6 +6,7 @@ import lzma
 import os
 import shutil
 import tempfile
+import warnings
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -33,7 +34,8 @@ def fetch_once(folder: Path, present: Callable[[Path], bool], download: Callable
         folder.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(folder.parent / f".{folder.name}.lock"):
             if not present(folder):
-                with _complete_or_nothing(folder) as temporary:
+                with _complete_or_nothing(folder) as temporary, warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # of the libraries; what fails is said in one sentence
                     print(f"Downloading {name} into {folder}", flush=True)
                     download(temporary)
     except Exception as error:
