@@ -20,17 +20,17 @@ LEVELS = tuple(level / 10 for level in range(1, 10))
 
 
 @torch.no_grad()
-def nll_and_gradient(outputs: Tensor, targets: Tensor, dim: int = 2) -> tuple[Tensor, Tensor]:
-    """Each member's loss summed over its batch, [members], and its gradient in the outputs [members, batch, 2], or with
-    the two outputs in another axis `dim`; written out, like that of classes.
+def nll_and_gradient(outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """Each member's loss summed over its batch, [members], and its gradient in the outputs [members, batch, 2]; written
+    out, like that of classes.
     """
     exact = outputs.float() if outputs.dtype != torch.float64 else outputs
-    mean, raw = exact.unbind(dim)
+    mean, raw = exact.unbind(2)
     surplus, variance = mean - targets.to(exact.dtype), _variance(raw)
     nll = 0.5 * (LOG_2PI + variance.log() + surplus.square() / variance)
     in_mean = surplus / variance
     in_raw = 0.5 * (1 / variance - in_mean.square()) * raw.sigmoid()
-    return nll.sum(1), torch.stack([in_mean, in_raw], dim).to(outputs.dtype)
+    return nll.sum(1), torch.stack([in_mean, in_raw], 2).to(outputs.dtype)
 
 
 def _variance(raw: Tensor) -> Tensor:

@@ -35,12 +35,11 @@ def random_predictions(seed: int, shape: tuple[int, int, int] = (2, 4, 60), spre
     return Predictions(torch.stack([mean, variance], -1), targets, held, index)
 
 
-@pytest.mark.parametrize("dim", [1, 2])
-def test_the_written_out_gradient_is_autograds(dim: int) -> None:
-    outputs = (3 * torch.randn(3, 5, 2, dtype=torch.float64)).movedim(2, dim).requires_grad_()
+def test_the_written_out_gradient_is_autograds() -> None:
+    outputs = (3 * torch.randn(3, 5, 2, dtype=torch.float64)).requires_grad_()
     targets = torch.randn(3, 5, dtype=torch.float64)
-    nll, gradient = gaussian.nll_and_gradient(outputs, targets, dim)
-    mean, raw = outputs.unbind(dim)
+    nll, gradient = gaussian.nll_and_gradient(outputs, targets)
+    mean, raw = outputs.unbind(2)
     std = (torch.nn.functional.softplus(raw) + gaussian.LEAST_VARIANCE).sqrt()
     losses = -Normal(mean, std).log_prob(targets).sum(1)
     torch.testing.assert_close(nll, losses.detach())

@@ -55,19 +55,18 @@ class Stack(Protocol):
 
 
 @torch.no_grad()
-def nll_and_gradient(logits: Tensor, labels: Tensor, dim: int = 2) -> tuple[Tensor, Tensor]:
-    """Each member's loss summed over its batch, [members], and its gradient in the logits [members, batch, classes], or
-    with classes in another axis `dim`.
+def nll_and_gradient(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Each member's loss summed over its batch, [members], and its gradient in the logits [members, batch, classes].
 
     The gradient is softmax minus one-hot: no member's depends on the others, and written out it spares autograd a dozen
     nodes. Floating-point labels are targets of a regression.
     """
     if labels.is_floating_point():
-        return gaussian.nll_and_gradient(logits, labels, dim)
-    log_probs = logits.float().log_softmax(dim) if logits.dtype != torch.float64 else logits.log_softmax(dim)
-    own = labels.unsqueeze(dim)
-    nll = -log_probs.gather(dim, own).sum((1, 2))
-    gradient = log_probs.exp_().scatter_add_(dim, own, log_probs.new_full((), -1.0).expand_as(own))
+        return gaussian.nll_and_gradient(logits, labels)
+    log_probs = logits.float().log_softmax(2) if logits.dtype != torch.float64 else logits.log_softmax(2)
+    own = labels.unsqueeze(2)
+    nll = -log_probs.gather(2, own).sum((1, 2))
+    gradient = log_probs.exp_().scatter_add_(2, own, log_probs.new_full((), -1.0).expand_as(own))
     return nll, gradient.to(logits.dtype)
 
 
