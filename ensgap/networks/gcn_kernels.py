@@ -9,7 +9,15 @@ import numpy as np
 from ensgap.stack.compiled import Array, compiled
 
 BLOCK = 128
-"""Nodes of a block: at 64 features few enough for OpenBLAS's kernels for small matrices."""
+"""Nodes of a block at the most."""
+SMALL = 1_000_000
+"""Multiplications of a product up to which OpenBLAS has kernels for small matrices."""
+
+
+@compiled
+def rows_of_block(features: int, outputs: int) -> int:
+    """Few enough for such kernels; a multiple of 4."""
+    return int(min(BLOCK, max(4, SMALL // (features * outputs) // 4 * 4)))
 
 
 @compiled
@@ -39,9 +47,9 @@ def linear_forward(
     y: Array,  # [nodes, outputs]
 ) -> None:
     """Batch norm, linear and ReLU."""
-    zero = y.dtype.type(0)
-    for first in range(0, len(near), BLOCK):
-        stop = min(first + BLOCK, len(near))
+    zero, rows = y.dtype.type(0), rows_of_block(*weight.shape)
+    for first in range(0, len(near), rows):
+        stop = min(first + rows, len(near))
         for node in range(first, stop):
             for f in range(len(slope)):
                 near[node, f] = slope[f] * near[node, f] + offset[f] * row_sums[node]
@@ -63,10 +71,10 @@ def linear_backward(
     grad_bias: Array,
 ) -> None:
     """The gradients in what `linear_forward` multiplies, and in its weight and bias, which must begin as zeros."""
-    zero = y.dtype.type(0)
-    masked, part = np.empty((BLOCK, len(weight)), y.dtype), np.empty_like(weight)
-    for first in range(0, len(y), BLOCK):
-        stop = min(first + BLOCK, len(y))
+    zero, rows = y.dtype.type(0), rows_of_block(*weight.shape)
+    masked, part = np.empty((rows, len(weight)), y.dtype), np.empty_like(weight)
+    for first in range(0, len(y), rows):
+        stop = min(first + rows, len(y))
         own = masked[: stop - first]
         for node in range(first, stop):
             for f in range(len(weight)):

@@ -44,17 +44,21 @@ def only_asked(config: StudyConfig, plan: Callable[[Task], Plan]) -> bool:
 
 
 def chosen_task(config: StudyConfig) -> Task:
-    """The task that a configuration names, with the hidden layers it asks for."""
+    """The task that a configuration names, with the network it asks for."""
     if config.task.endswith(".py"):
         task = load_task_file(Path(config.task))
         cloudpickle.register_pickle_by_value(sys.modules[module_name(Path(config.task))])  # workers lack the file
     else:
         task = get_task(config.task)
-    if config.hidden_layers is None:
-        return task
-    if task.with_layers is None:
-        raise UserError(f"--hidden-layers is for covertype; the network of {task.name} has no such option.")
-    return task.with_layers(config.hidden_layers)
+    if config.hidden_layers is not None:
+        if task.with_layers is None:
+            raise UserError(f"--hidden-layers is for covertype; the network of {task.name} has no such option.")
+        task = task.with_layers(config.hidden_layers)
+    if config.hidden_features is not None:
+        if task.with_width is None:
+            raise UserError(f"--hidden-features is for nci1; the network of {task.name} has no such option.")
+        task = task.with_width(config.hidden_features)
+    return task
 
 
 def run_study(

@@ -105,6 +105,8 @@ class Task:
     """What the network of a smaller task is called; empty at full size."""
     with_layers: Callable[[int], "Task"] | None = None
     """The task with so many hidden layers in its network, where that is an option."""
+    with_width: Callable[[int], "Task"] | None = None
+    """The task with so many features in each hidden layer of its network, where that is an option."""
     batch_ensemble: Callable[[int, int], nn.Module] | None = None
     """So many BatchEnsembles of so many members each as one batched network, where that is built."""
     smoke_fraction: float = 1.0
