@@ -1,14 +1,16 @@
 """How near the cells of a study come to the paper's, in one sentence, from the table of its report."""
 
 import csv
+from collections.abc import Sequence
 
 from ensgap.findings.studies import PublishedStudy
 from ensgap.report.paper_cells import NEAR
+from ensgap.report.weight_decay_paper import EQUAL
 
 
-def differences(study: PublishedStudy) -> list[float]:
+def differences(study: PublishedStudy, table: str = "paper") -> list[float]:
     """Ours minus the paper's, in combined SEM, of all cells that both have."""
-    file = study.path / "tables" / "paper.csv"
+    file = study.path / "tables" / f"{table}.csv"
     if not file.exists():
         return []
     with file.open() as lines:
@@ -17,7 +19,11 @@ def differences(study: PublishedStudy) -> list[float]:
 
 def beside_paper(study: PublishedStudy) -> str:
     """How many cells are near the paper's, and in which direction the others lie; empty without such cells."""
-    found = differences(study)
+    at_optima, equal = _sentence(differences(study)), _sentence(differences(study, EQUAL))
+    return f"{at_optima} At the paper's own weight decays:{equal.partition(':')[2]}" if equal else at_optima
+
+
+def _sentence(found: Sequence[float]) -> str:
     if not found:
         return ""
     above, below = [d for d in found if d > NEAR], [d for d in found if d < -NEAR]

@@ -25,6 +25,8 @@ def less_decay(study: PublishedStudy, results: StudyResults) -> list[Part]:
     if study.order_search:
         return []
     shift, stays = shift_of(results), study.family in UNMOVED
+    if shift.replicates < 2:
+        return []
     few = f"; {_few(shift)}" if _few(shift) else ""
     best = ", ".join(_runs(shift.best))
     numbers = (

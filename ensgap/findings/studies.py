@@ -14,12 +14,13 @@ WORTHS: tuple[Worth, ...] = ("as in the paper", "scaled down", "not in the paper
 PAPER_TASKS = ("nci1", "cifar10", "covertype", "ag_news")
 TITLES = {
     "nci1": "NCI1",
+    "nci1-128": "NCI1 (128 features)",
     "cifar10": "CIFAR-10",
     "covertype": "Covertype",
     "ag_news": "AG News",
     "digits": "digits",
 }
-"""What the tasks' data are called."""
+"""What the tasks' data are called; a task with another network of the paper's size has a name of its own."""
 STUDIES = ("weight_decay", "early_stopping", "temperature", "batch_ensemble", "tune")
 MAIN_TABLES = {
     "weight_decay": ("Beside the paper", "Test data"),
@@ -99,7 +100,7 @@ class PublishedStudy:
     @property
     def data(self) -> str:
         """What its task's data are called."""
-        return TITLES.get(self.family, self.family)
+        return TITLES.get(self.task, TITLES.get(self.family, self.family))
 
     @property
     def title(self) -> str:

@@ -57,7 +57,7 @@ def gaps_line(results: Results) -> str:
     """What copying the single network's weight decay costs."""
     said = []
     for study, own in sorted(results.items(), key=lambda item: WORTHS.index(item[0].worth)):
-        if study.name != "weight_decay" or study.order_search or own.pairs < 2:
+        if study.name != "weight_decay" or study.order_search or min(own.pairs, len(own.h_ind.replicates)) < 2:
             continue
         gap = own.gap[own.objective]
         scaled = " (scaled down)" if study.worth == "scaled down" else ""

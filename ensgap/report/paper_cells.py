@@ -96,7 +96,9 @@ def paper_cards(cells: Sequence[PaperCell]) -> list[Card]:
     return [Card("as in the paper", f"{count_near(cells)} of {_known(cells)}", below)]
 
 
-def paper_tables(cells: Sequence[PaperCell], heads: Mapping[str, str]) -> list[Table]:
+def paper_tables(
+    cells: Sequence[PaperCell], heads: Mapping[str, str], name: str = "paper", start: str = "Beside the paper"
+) -> list[Table]:
     """One table, a row per cell; `heads` are the keys and titles over the cells' names. None without cells."""
     if not cells:
         return []
@@ -112,14 +114,14 @@ def paper_tables(cells: Sequence[PaperCell], heads: Mapping[str, str]) -> list[T
         Column("difference", "Difference (combined SEM)", 1),
     )
     caption = (
-        f"Beside the paper: {sentence(cells)} Mean ± SEM; the difference is ours − the paper's, over the root of the "
+        f"{start}: {sentence(cells)} Mean ± SEM; the difference is ours − the paper's, over the root of the "
         f"sum of both squared SEMs. Bold: beyond {NEAR:g}."
     )
     far = frozenset((i, "difference") for i, cell in enumerate(cells) if abs(cell.distance) > NEAR)
-    return [Table("paper", caption, columns, tuple(rows), far)]
+    return [Table(name, caption, columns, tuple(rows), far)]
 
 
-def paper_summary(cells: Sequence[PaperCell]) -> dict[str, Any]:
+def paper_summary(cells: Sequence[PaperCell], name: str = "paper") -> dict[str, Any]:
     """For summary.json; nothing without cells."""
     if not cells:
         return {}
@@ -135,4 +137,4 @@ def paper_summary(cells: Sequence[PaperCell]) -> dict[str, Any]:
         for cell in cells
     ]
     counts = {"within_2_combined_sem": count_near(cells), "higher": count_above(cells), "lower": count_below(cells)}
-    return {"paper": {"cells": _known(cells), **counts, "rows": rows}}
+    return {name: {"cells": _known(cells), **counts, "rows": rows}}

@@ -10,7 +10,7 @@ from ensgap.report.paper_cells import paper_cards, paper_summary, paper_tables
 from ensgap.report.report import Card, Report, data_notes, facts, json_estimate, json_number
 from ensgap.report.style import number
 from ensgap.report.weight_decay_figures import draw_figures
-from ensgap.report.weight_decay_paper import HEADS, paper_cells
+from ensgap.report.weight_decay_paper import EQUAL, HEADS, equal_cells, paper_cells
 from ensgap.report.weight_decay_tables import report_tables, trials_table
 from ensgap.report.words import METRIC_WORDS, interval_of, signed, unit_of
 from ensgap.results.optima import SettingFigures, StudyResults, read_results
@@ -24,7 +24,7 @@ def weight_decay_report(folder: StudyFolder) -> Report:
     gap = results.gap[objective]
     interval = "" if math.isnan(gap.sem) else interval_of(objective, gap)
     names = ["task", "members", "replicates", "test_replicates", "epochs", "lr", "train_fraction", "val_fraction"]
-    beside = paper_cells(results)
+    beside, equal = paper_cells(results), equal_cells(results)
     names += ["holdout", "search", "seed"] + ["objective"] * ("objective" in results.config)
     return Report(
         title=f"Weight decay of a deep ensemble on {results.config['task']}",
@@ -36,13 +36,17 @@ def weight_decay_report(folder: StudyFolder) -> Report:
             Card(f"optimality gap, {unit_of(objective)}", signed(objective, gap.mean), interval),
             *paper_cards(beside),
         ),
-        tables=[*report_tables(results), *paper_tables(beside, HEADS)],
+        tables=[
+            *report_tables(results),
+            *paper_tables(beside, HEADS),
+            *paper_tables(equal, HEADS, EQUAL, "At the paper's own weight decays"),
+        ],
         appendix=extras.tables,
         figures=[*draw_figures(results), *extras.figures],
         advice=extras.advice,
         facts=facts(results.study, names),
         command=str(results.study["command"]),
-        summary=_summary(results) | extras.summary | paper_summary(beside),
+        summary=_summary(results) | extras.summary | paper_summary(beside) | paper_summary(equal, EQUAL),
         files={"trials.csv": trials_table(results).csv()},
     )
 

@@ -235,6 +235,8 @@ def test_few_replicates_do_not_answer_where_the_optimum_is(
     assert "best for 1 member: 0.2, 2 to 3 members: 0.1;" in part.numbers
     order = PublishedStudy(Path("x"), {"config": config | {"holdout": 2}})
     assert less_decay(order, results) == []
+    monkeypatch.setattr(claims_weight_decay, "shift_of", lambda _: Shift((0.2, 0.1, 0.1), 1.0, 0.0, 0.0, 1))
+    assert less_decay(PublishedStudy(Path("x"), {"config": config}), results) == []
 
 
 def test_overlapping_holdouts_are_compared_with_shared_ones_after_a_temperature_too(tmp_path: Path) -> None:
@@ -280,6 +282,11 @@ def test_how_near_cells_come_to_the_papers_and_on_which_side(tmp_path: Path) -> 
     )
     (tmp_path / "tables" / "paper.csv").write_text("cell,difference\na,-2.0\n")
     assert beside_paper(study) == "Beside the paper: 1 of 1 cells lie within 2 combined SEM of the paper's."
+    (tmp_path / "tables" / "paper_equal.csv").write_text("cell,difference\na,-2.0\nb,2.1\n")
+    assert beside_paper(study) == (
+        "Beside the paper: 1 of 1 cells lie within 2 combined SEM of the paper's. At the paper's own weight decays: 1 "
+        "of 2 cells lie within 2 combined SEM of the paper's; of the others ours are 1 higher (by up to 2.1)."
+    )
 
 
 def test_a_study_that_was_thinned_says_so() -> None:
@@ -297,3 +304,8 @@ def test_a_smaller_network_on_the_papers_data_is_scaled_down_and_judged_like_the
     assert {study(task).worth for task in scaled_down} == {"scaled down"}
     assert {task for task in scaled_down if study(task).family in UNMOVED} == {"ag_news-32"}
     assert study("digits").worth == "not in the paper"
+    assert [study(task).data for task in ("nci1", "nci1-128", "ag_news-32")] == [
+        "NCI1",
+        "NCI1 (128 features)",
+        "AG News",
+    ]

@@ -9,7 +9,7 @@ from torch import nn
 
 from ensgap.graphs import GraphBatch, graph_points
 from ensgap.networks.gcn import convolve
-from ensgap.networks.gcn_kernels import BLOCK
+from ensgap.networks.gcn_kernels import BLOCK, rows_of_block
 from ensgap.stack.products import torch_only
 
 
@@ -23,17 +23,21 @@ def _graphs(count: int, nodes: int) -> GraphBatch:
     return points.gather(torch.arange(count).unsqueeze(0))[0]
 
 
+def test_blocks_are_smaller_where_layers_are_wide() -> None:
+    assert [rows_of_block(width, width) for width in (5, 64, 128, 300, 2000)] == [BLOCK, BLOCK, 60, 8, 4]
+
+
 @pytest.mark.parametrize("training", [True, False])
-@pytest.mark.parametrize("nodes", [BLOCK // 8, 3 * BLOCK // 8])
-def test_it_is_torchs(nodes: int, training: bool) -> None:
+@pytest.mark.parametrize(("nodes", "width"), [(BLOCK // 8, 5), (3 * BLOCK // 8, 5), (BLOCK // 8, 150)])
+def test_it_is_torchs(nodes: int, width: int, training: bool) -> None:
     torch.manual_seed(0)
     batch = _graphs(7, nodes)
-    norm, linear = nn.BatchNorm1d(5).double().train(training), nn.Linear(5, 6).double()
+    norm, linear = nn.BatchNorm1d(width).double().train(training), nn.Linear(width, width + 1).double()
     with torch.no_grad():
         for parameter in norm.parameters():
             parameter.normal_()
     theirs = copy.deepcopy(norm)
-    x = (3 * torch.randn(7 * nodes, 5, dtype=torch.float64) + 7).requires_grad_()
+    x = (3 * torch.randn(7 * nodes, width, dtype=torch.float64) + 7).requires_grad_()
     ours = convolve(x, norm, linear, batch)
     with torch_only():
         wanted = convolve(x, theirs, linear, batch)

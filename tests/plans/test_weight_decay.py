@@ -132,3 +132,16 @@ def test_hidden_layers_are_an_option_of_the_mlp() -> None:
     assert sum(p.numel() for p in deeper.member(None).parameters()) == 3_216_391
     with pytest.raises(UserError, match="--hidden-layers is for covertype"):
         chosen_task(WeightDecayConfig(task="nci1", hidden_layers=4))
+
+
+def test_hidden_features_are_an_option_of_the_gcn() -> None:
+    """By hand, of 128: batch norms 2·37 and 6 × 2·128, linear layers 37·128 + 128, 5 × (128² + 128) and 2·128 + 2."""
+    wider = chosen_task(WeightDecayConfig(task="nci1", hidden_features=128))
+    assert wider.name == "nci1-128" and wider.presets == get_task("nci1").presets
+    count = 74 + 6 * 256 + 37 * 128 + 128 + 5 * (128**2 + 128) + 258
+    assert sum(p.numel() for p in wider.member(None).parameters()) == count
+    assert sum(p.numel() for p in wider.stacked(3).parameters()) == 3 * count
+    with pytest.raises(UserError, match="--hidden-features is for nci1; the network of covertype"):
+        chosen_task(WeightDecayConfig(task="covertype", hidden_features=128))
+    with pytest.raises(UserError, match="--hidden-features must be at least 1"):
+        WeightDecayConfig(task="nci1", hidden_features=0).plan(get_task("nci1"))
