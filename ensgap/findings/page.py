@@ -30,6 +30,7 @@ def page(reports: Path, figures: Path) -> str:
     surprises = reports / "surprises.md"
     results = read_all(studies)
     claims, sections = answer_claims(results), list(_sections(published, figures))
+    answering = list(dict.fromkeys(answer.study for claim in claims for answer in claim.answers))
     environment = Environment(loader=PackageLoader("ensgap.findings"), undefined=StrictUndefined)
     text = environment.get_template("page.md").render(
         studies=studies,
@@ -38,13 +39,13 @@ def page(reports: Path, figures: Path) -> str:
         hours=sum(study.core_hours for study in studies),
         summary=summary(claims, results, sections),
         claims=claims,
-        columns=[(worth, where(worth, studies)) for worth in WORTHS],
+        columns=[(worth, where(worth, answering)) for worth in WORTHS],
         rule=RULE,
         beyond=sections,
         how=HOW if any(study.task == "digits" for study in studies) else "",
         surprises=surprises.read_text() if surprises.exists() else "",
         figures="published/figures",
-        cell=lambda answered, worth: _cell(answered, worth, studies),
+        cell=lambda answered, worth: _cell(answered, worth, answering),
         slug=_slug,
         label=_label,
     )
