@@ -100,7 +100,8 @@ class StudyConfig:
         return self.replicates_per_trial or (1 if loop_on_cpu else STACKED_REPLICATES)
 
     def folder(self, study: str) -> Path:
-        """Where the study goes; a scaled-down one and a smoke run stand apart."""
+        """Where the study goes; one with another network, a scaled-down one and a smoke run stand apart."""
+        network = [size for size in (self.hidden_layers, self.hidden_features) if size is not None]
         preset = [self.preset] if self.preset not in (None, "paper") else []
-        names = [study, Path(self.task).stem, *preset, *["smoke"] * self.smoke]
+        names = [study, Path(self.task).stem, *network, *preset, *["smoke"] * self.smoke]
         return self.out or Path("reports") / "-".join(map(str, names))

@@ -138,6 +138,8 @@ def test_hidden_features_are_an_option_of_the_gcn() -> None:
     """By hand, of 128: batch norms 2·37 and 6 × 2·128, linear layers 37·128 + 128, 5 × (128² + 128) and 2·128 + 2."""
     wider = chosen_task(WeightDecayConfig(task="nci1", hidden_features=128))
     assert wider.name == "nci1-128" and wider.presets == get_task("nci1").presets
+    folders = [WeightDecayConfig(task="nci1", hidden_features=width).plan(wider).out.name for width in (128, None)]
+    assert folders == ["weight_decay-nci1-128", "weight_decay-nci1"]
     count = 74 + 6 * 256 + 37 * 128 + 128 + 5 * (128**2 + 128) + 258
     assert sum(p.numel() for p in wider.member(None).parameters()) == count
     assert sum(p.numel() for p in wider.stacked(3).parameters()) == 3 * count
