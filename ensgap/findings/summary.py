@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from ensgap.findings.beside_paper import beside_paper, differences
+from ensgap.findings.beside_paper import differences, near
 from ensgap.findings.claims import Answered, Results, parts_of
 from ensgap.findings.rule import Part, Verdict, shown
 from ensgap.findings.section import Section
@@ -108,12 +108,8 @@ def temperature_line(answered: Sequence[Answered]) -> str:
 
 def paper_line(results: Results) -> str:
     """How near the paper's own figures are."""
-    said = [f"{study.data}'s {WHAT[study.name]}: {_near(study)}" for study in results if differences(study)]
+    said = [f"{study.data}'s {WHAT[study.name]}: {near(study)}" for study in results if differences(study)]
     return f"**Cells within 2 combined SEM of the paper's**: {'; '.join(said)}." * bool(said)
-
-
-def _near(study: PublishedStudy) -> str:
-    return beside_paper(study).removeprefix("Beside the paper: ").partition(" cells")[0]
 
 
 def _paper_parts(answered: Sequence[Answered], number: int) -> Iterator[tuple[str, list[Part]]]:

@@ -13,7 +13,7 @@ import pytest
 from ensgap.calibrate import fit
 from ensgap.errors import UserError
 from ensgap.findings import claims_weight_decay
-from ensgap.findings.beside_paper import beside_paper
+from ensgap.findings.beside_paper import beside_paper, near
 from ensgap.findings.claims import Answer, Answered, answer_claims, read_all
 from ensgap.findings.claims_weight_decay import UNMOVED, less_decay
 from ensgap.findings.page import page, write_page
@@ -287,6 +287,7 @@ def test_how_near_cells_come_to_the_papers_and_on_which_side(tmp_path: Path) -> 
         "Beside the paper: 1 of 1 cells lie within 2 combined SEM of the paper's. At the paper's own weight decays: 1 "
         "of 2 cells lie within 2 combined SEM of the paper's; of the others ours are 1 higher (by up to 2.1)."
     )
+    assert near(study) == "1 of 1 (at the paper's own weight decays 1 of 2)"
 
 
 def test_a_study_that_was_thinned_says_so() -> None:
