@@ -51,6 +51,11 @@ class Progress:
         return dict(self.study["config"])
 
     @property
+    def firm(self) -> bool:
+        """Whether it is known how many trials the test takes: before it begins, both optima may turn out to be one."""
+        return self.reported or _tests(self.driver) is not None
+
+    @property
     def epochs(self) -> int | None:
         """Epochs of a trial; unknown where training stops early."""
         return None if "patience" in self.config else int(self.config["epochs"])
@@ -108,7 +113,7 @@ def look(folder: StudyFolder) -> Progress:
         elif not (file.parent / "trial.json").exists():
             running.append(Running(name, phase, found))
     reported = _is_reported(folder, driver)
-    planned = {"holdout": len(only)} if only is not None else _planned(study["config"], ended, reported)
+    planned = {"holdout": len(only)} if only is not None else _planned(study["config"], ended, driver, reported)
     return Progress(study, driver, ended, sorted(running, key=lambda t: t.name), planned, reported)
 
 
@@ -123,16 +128,24 @@ def _is_reported(folder: StudyFolder, driver: Mapping[str, Any] | None) -> bool:
     return driver is None or summary.stat().st_mtime >= driver["time"]
 
 
-def _planned(config: Mapping[str, Any], ended: Mapping[str, Sequence[TrialRecord]], reported: bool) -> dict[str, int]:
-    """The trials of a search and of the test of both optima, which may turn out to be one."""
+def _tests(driver: Mapping[str, Any] | None) -> int | None:
+    """How many trials a test takes that has begun."""
+    return driver.get("ended", 0) + driver["trials"] if driver is not None and driver["phase"] == "test" else None
+
+
+def _planned(
+    config: Mapping[str, Any],
+    ended: Mapping[str, Sequence[TrialRecord]],
+    driver: Mapping[str, Any] | None,
+    reported: bool,
+) -> dict[str, int]:
+    """The trials of a search and of the test of the settings that it selected."""
     if reported:
         return {phase: len(records) for phase, records in sorted(ended.items())}
     together = config["replicates_per_trial"]
     groups, tests = (math.ceil(config[name] / together) for name in ("replicates", "test_replicates"))
-    return {
-        "search": int(config["num_samples"]) * groups,
-        "test": (2 + len(config.get("also_test", ()))) * tests,
-    }
+    most = (2 + len(config.get("also_test", ()))) * tests
+    return {"search": int(config["num_samples"]) * groups, "test": _tests(driver) or most}
 
 
 def _read(file: Any) -> dict[str, Any] | None:
@@ -153,7 +166,7 @@ def tell(progress: Progress, now: float) -> list[str]:
         begun = sum(trial.phase == phase for trial in progress.running)
         notes = [f"{count} {status}" for status, count in sorted(others.items())]
         notes += [f"{begun} {'running' if state == 'running' else 'begun'}"] if begun else []
-        most = "at most " if phase == "test" and not progress.reported else ""
+        most = "at most " if phase == "test" and not progress.firm else ""
         lines.append(f"  {phase:8} {len(records)} of {most}{planned} trials ended" + "".join(f", {n}" for n in notes))
     if progress.epochs is not None:
         done = progress.epochs * sum(len(records) for records in progress.ended.values())

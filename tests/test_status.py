@@ -44,9 +44,9 @@ def begun(path: Path, key: str, epoch: int = 10, seconds: float = 5.0) -> None:
     write_json(path / "trials" / key / "progress.json", progress)
 
 
-def driver(path: Path, state: str = "running", phase: str = "search", ago: float = 2.0) -> None:
-    content = {"phase": phase, "trials": 10, "at_once": 2, "host": "here", "pid": 7, "started": NOW - 100}
-    write_json(path / "progress.json", content | {"state": state, "time": NOW - ago})
+def driver(path: Path, state: str = "running", phase: str = "search", ago: float = 2.0, **more: int) -> None:
+    content = {"phase": phase, "ended": 0, "trials": 10, "at_once": 2, "host": "here", "pid": 7, "started": NOW - 100}
+    write_json(path / "progress.json", content | {"state": state, "time": NOW - ago} | more)
 
 
 def told(folder: StudyFolder) -> str:
@@ -70,6 +70,16 @@ def test_a_running_search(tmp_path: Path) -> None:
     # 7 + 8 trials of 20 seconds, less the 5 that one has behind it, two at once
     assert look(folder).seconds_left() == pytest.approx((15 * 20 - 5) / 2)
     assert "end      in about 2 min" in text
+
+
+def test_a_test_that_has_begun_says_how_many_trials_it_takes(tmp_path: Path) -> None:
+    folder = study(tmp_path, SEARCH | {"test_replicates": 20})
+    driver(tmp_path, phase="test", ended=1, trials=3)  # both optima are one, and one trial was there before
+    for key in "ab":
+        ended(tmp_path, f"test-weight_decay=0.001-{key}")
+    begun(tmp_path, "test-weight_decay=0.001-c")
+    text = told(folder)
+    assert "test     2 of 4 trials ended, 1 running" in text
 
 
 def test_before_the_first_trial_ended_the_running_ones_tell_the_pace(tmp_path: Path) -> None:

@@ -7,8 +7,7 @@ import time
 from threading import Event, Thread
 from types import TracebackType
 
-from ensgap.folder import write_json
-from ensgap.storage import Place
+from ensgap.folder import StudyFolder, write_json
 
 SECONDS = 5.0
 
@@ -20,10 +19,11 @@ class Heartbeat:
     may hold a password.
     """
 
-    def __init__(self, folder: Place, phase: str, trials: int, at_once: int) -> None:
-        self.file = folder / "progress.json"
+    def __init__(self, folder: StudyFolder, phase: str, trials: int, at_once: int) -> None:
+        self.file = folder.path / "progress.json"
         self.content = {
             "phase": phase,
+            "ended": sum(1 for _ in folder.trials.glob(f"{phase}-*/trial.json")),
             "trials": trials,
             "at_once": at_once,
             "host": platform.node(),

@@ -97,7 +97,7 @@ class Runner:
             base.phase, trials, base.train.epochs if base.stopping is None else None, self.objective
         )
         folder = self.folder.absolute()
-        heartbeat = Heartbeat(folder.path, base.phase, trials, self.ray.concurrency)
+        heartbeat = Heartbeat(folder, base.phase, trials, self.ray.concurrency)
         with progress, heartbeat, warnings.catch_warnings(action="ignore"), orderly_interrupts():
             shared = tune.with_parameters(
                 Trial,
