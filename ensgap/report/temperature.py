@@ -47,14 +47,14 @@ def _headline(results: TemperatureResults) -> str:
     return (
         f"On {config['task']}, with {config['members']} members: one temperature for the ensemble gave a lower "
         f"ensemble NLL on test data than individual temperatures {count_verdicts(verdicts)}. With the fewest points to "
-        f"fit it on ({cell.points}, {results.design.where(cell.holdout)}) the joint temperature gave {plain:.4f}, and "
-        f"{weighed:.4f} with a weak prior; no scaling gave {none:.4f}."
+        f"fit it on ({cell.distinct_points}, {results.design.where(cell.holdout)}) the joint temperature gave "
+        f"{plain:.4f}, and {weighed:.4f} with a weak prior; no scaling gave {none:.4f}."
     )
 
 
 def _smallest(results: TemperatureResults) -> TemperatureCell:
-    """The holdout with the fewest points of those that have a joint temperature."""
-    return min((cell for cell in results.cells if cell.gap() is not None), key=lambda cell: cell.points)
+    """The holdout with the fewest points to fit a joint temperature on, of those that have one."""
+    return min((cell for cell in results.cells if cell.gap() is not None), key=lambda cell: cell.distinct_points)
 
 
 def _nll(cell: TemperatureCell, variant: Variant) -> float:
@@ -70,7 +70,7 @@ def _cards(results: TemperatureResults) -> list[Card]:
     interval = f"95% interval {e.low:+.4f} to {e.high:+.4f}; " if e.sem == e.sem else ""
     where = results.design.where(cell.holdout)
     plain, weighed = (_nll(few, Variant("joint", prior)) for prior in (False, True))
-    below = f"joint temperature, ensemble test NLL; {results.design.where(few.holdout)}, {few.points} points"
+    below = f"joint temperature, ensemble test NLL; {results.design.where(few.holdout)}, {few.distinct_points} points"
     return [
         Card("gap, individual − joint, test NLL", f"{e.mean:+.4f}", interval + where, "ens"),
         Card("plain → with the prior", f"{plain:.4f} → {weighed:.4f}", below),
@@ -87,6 +87,7 @@ def _summary(results: TemperatureResults) -> Mapping[str, Any]:
                 "order": cell.holdout.order,
                 "val_fraction": cell.holdout.fraction,
                 "points": cell.points,
+                "distinct_points": cell.distinct_points,
                 "replicates": list(cell.replicates),
                 "test": {
                     variant.name: {

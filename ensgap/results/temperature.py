@@ -51,7 +51,8 @@ class TemperatureCell:
 
     holdout: Holdout
     replicates: tuple[int, ...]
-    points: int  # that temperatures are fitted on, per member
+    points: int  # that a member holds out: what its own temperature is fitted on
+    distinct_points: int  # that any member holds out: what a joint temperature is fitted on
     by: Mapping[Variant, Scaled]
 
     def gap(self) -> Mapping[str, Estimate] | None:
@@ -103,8 +104,8 @@ def _scale(cell: Cell) -> TemperatureCell:
         found = calibrate.fit(holdout, variant.scaling, calibrate.PRIOR if variant.prior else None)
         figures = {name: values.numpy() for name, values in calibrate.figures(test, found).items()}
         by[variant] = Scaled(figures, found.values.numpy(), found.at_bound.numpy())
-    points = int(holdout.held[0, 0].sum())
-    return TemperatureCell(cell.holdout, cell.replicates, points, by)
+    held = holdout.held[0]  # [members, points]
+    return TemperatureCell(cell.holdout, cell.replicates, int(held[0].sum()), int(held.any(0).sum()), by)
 
 
 def _sweep(cell: Cell) -> Sweep:

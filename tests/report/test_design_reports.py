@@ -127,6 +127,16 @@ def test_temperatures_on_their_bound_are_marked_and_the_prior_has_none(temperatu
     assert not found.by[Variant("joint", prior=True)].at_bound.any()
 
 
+def test_a_joint_temperature_has_the_points_of_all_members(temperature: StudyFolder) -> None:
+    cells = {cell.holdout.order: cell for cell in read_temperature(temperature).cells if cell.holdout.fraction == 0.1}
+    assert {order: (c.points, c.distinct_points) for order, c in cells.items()} == {
+        4: (48, 48),
+        2: (24, 48),
+        1: (12, 48),
+    }
+    assert "With the fewest points to fit it on (48, a shared holdout of 1%)" in write_report(temperature).headline
+
+
 def test_every_scaling_has_every_figure_of_its_own_fit(temperature: StudyFolder) -> None:
     rows = rows_of(temperature, "all_scalings_overlapping")
     assert [row["figure"] for row in rows[:6]] == [
