@@ -51,7 +51,7 @@ class StudyConfig:
     precision: Precision = flag("float32, or bfloat16 for mixed precision", "float32")
     hidden_layers: int | None = flag("hidden layers of the MLP, for covertype (default: 3)")
     hidden_features: int | None = flag(
-        "features of a hidden layer of the GCN, for nci1 (default: 64, the published code's; the paper's fit 128)"
+        "features of a hidden layer of the GCN, for nci1 (default: 64, as the paper prints; its figures fit 128)"
     )
     kernels: Kernels = flag("how members are computed: batched, in a loop, or auto: what is faster here", "auto")
     gpus_per_trial: float | None = flag("share of a GPU that a trial gets (default: 1 where there is one)")

@@ -82,7 +82,7 @@ def stacked(members: int, width: int = HIDDEN) -> nn.Module:
 
 
 def with_width(width: int) -> Task:
-    """The paper prints 24,204 parameters, which 64 features have; its figures without weight decay fit 128."""
+    """The paper prints 24,204 parameters, which 64 features have; its figures fit 128."""
     return replace(
         NCI1,
         name=f"nci1-{width}",
