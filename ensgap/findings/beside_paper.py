@@ -14,7 +14,7 @@ def differences(study: PublishedStudy, table: str = "paper") -> list[float]:
     if not file.exists():
         return []
     with file.open() as lines:
-        return [float(row["difference"]) for row in csv.DictReader(lines) if row["difference"] not in ("", "nan")]
+        return [float(row["difference"]) for row in csv.DictReader(lines) if row["difference"]]
 
 
 def near(study: PublishedStudy) -> str:

@@ -74,6 +74,11 @@ class PublishedStudy:
         return self.name == "weight_decay" and self.config["holdout"] != self.config["members"]
 
     @property
+    def control(self) -> bool:
+        """Whether its search is a formality, because nobody can say how firm the optima of one replicate are."""
+        return self.name == "weight_decay" and self.config["replicates"] == 1
+
+    @property
     def further_orders(self) -> list[int]:
         """Orders of its holdouts that the paper does not have, where it is a study of several."""
         members = self.config["members"]
@@ -139,7 +144,7 @@ class PublishedStudy:
     def table(self) -> tuple[str, str]:
         """The caption and the rows of the table to show first."""
         tables = re.findall(r"^([^|\n].*)\n\n((?:\|.*\n)+)", self.markdown, flags=re.MULTILINE)
-        starts = MAIN_TABLES.get(self.name, ())
+        starts = (("At the paper's own",) if self.control else ()) + MAIN_TABLES.get(self.name, ())
         chosen = [table for start in starts for table in tables if table[0].startswith(start)]
         caption, rows = (chosen or tables)[0]
         return self.without_scale(caption), rows.rstrip("\n")

@@ -12,6 +12,8 @@ from ensgap.report.style import number
 AXIS_NOTE = "Dots: the weight decays tried"
 BREAK = 4.0
 """0 stands so many times left of the smallest value above it."""
+NAME_WIDTH = 0.13
+"""What a value's name takes of the axis."""
 
 
 def positions(values: Sequence[float]) -> Array:
@@ -26,6 +28,16 @@ def axis_note(values: Sequence[float]) -> str:
     return AXIS_NOTE + ("; // marks the break between 0 and the logarithmic scale." if 0 in values else ".")
 
 
+def _apart(places: Array, names: Sequence[str]) -> list[str]:
+    """The names of all places but the first, blank where one would run into the name to its left."""
+    shares = np.log(places / places[0]) / np.log(places[-1] / places[0])
+    found, last = [], 0.0
+    for share, name in zip(shares[1:], names, strict=True):
+        found.append(name if share - last > NAME_WIDTH else "")
+        last = share if found[-1] else last
+    return found
+
+
 def set_axis(axes: Axes, values: Sequence[float]) -> None:
     """Name it, and set its ticks."""
     places = positions(values)
@@ -37,7 +49,7 @@ def set_axis(axes: Axes, values: Sequence[float]) -> None:
     decades = np.arange(math.ceil(math.log10(zero * 2)), math.floor(math.log10(places.max()) + 1e-9) + 1)
     ticks, names = list(10.0**decades), [f"$10^{{{int(d)}}}$" for d in decades]
     if len(decades) < 2:
-        ticks, names = list(places[1:]), [number(value) for value in values[1:]]
+        ticks, names = list(places[1:]), _apart(places, [number(value) for value in values[1:]])
     axes.set_xticks([zero, *ticks], ["0", *names])
     axes.set_xticks([], minor=True)
     mark = axes.text(zero * math.sqrt(BREAK), 0, "//", transform=axes.get_xaxis_transform(), ha="center", va="center")

@@ -136,13 +136,18 @@ class Table:
 
 def _csv_fields(cell: Cell, column: Column, parts: Sequence[str]) -> list[str]:
     if isinstance(cell, str | float):
-        return [cell if isinstance(cell, str) else repr(cell)] + [""] * (len(parts) - 1)
+        return [cell if isinstance(cell, str) else _csv_number(cell)] + [""] * (len(parts) - 1)
     marked = cell if isinstance(cell, Marked) else Marked(cell)
     estimate, scale = marked.estimate, marked.scale or column.scale
     paper = [repr(float(value) / scale) for value in marked.paper] if marked.paper else ["", ""]
-    known = {"": repr(estimate.mean), "_sem": "" if math.isnan(estimate.sem) else repr(estimate.sem)}
+    known = {"": _csv_number(estimate.mean), "_sem": _csv_number(estimate.sem)}
     known |= {"_paper": paper[0], "_paper_sem": paper[1], "_mark": marked.mark}
     return [known[part] for part in parts]
+
+
+def _csv_number(value: float) -> str:
+    """In full; an unknown one is blank."""
+    return "" if math.isnan(value) else repr(value)
 
 
 def format_cell(cell: Cell, column: Column) -> str:

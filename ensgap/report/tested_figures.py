@@ -13,7 +13,7 @@ from ensgap.results.optima import StudyResults
 
 
 def drawn_tests(results: StudyResults) -> list[NamedFigure]:
-    """The gap, unless there is but one replicate and so nothing to see; and the sizes."""
+    """The gap, unless there is but one replicate or one optimum and so nothing to see; and the sizes."""
     gap = "The optimality gap on test data: a dot per replicate, the mean and its 95% interval."
     replicates = min(len(results.test[side].replicates) for side in ("ind", "ens"))
     size = (
@@ -21,7 +21,8 @@ def drawn_tests(results: StudyResults) -> list[NamedFigure]:
         f"lower line is the better choice for an ensemble of that size. {bars(replicates)}"
     )
     with matplotlib.rc_context(STYLE):
-        gaps = [NamedFigure("gap", gap, _gap(results))] if results.pairs > 1 else []
+        apart = results.test["ind"].setting != results.test["ens"].setting
+        gaps = [NamedFigure("gap", gap, _gap(results))] if apart and results.pairs > 1 else []
         return [*gaps, NamedFigure("size", size, _size(results))]
 
 

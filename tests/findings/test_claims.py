@@ -210,6 +210,7 @@ def test_the_best_weight_decay_and_what_is_not_answered(tmp_path: Path) -> None:
     trials = [json.loads(path.read_text())["seconds"] for path in published.glob("*/trials/*/trial.json")]
     assert study.core_hours == pytest.approx(sum(trials) / 3600) and len(trials) == 15
     assert study.title == "Weight decay of a deep ensemble on nci1" and study.table[0].startswith("Beside the paper")
+    assert not study.control and PublishedStudy(Path("x"), {"config": {**study.config, "replicates": 1}}).control
 
 
 @pytest.mark.parametrize(
@@ -275,7 +276,7 @@ def test_how_near_cells_come_to_the_papers_and_on_which_side(tmp_path: Path) -> 
     study = PublishedStudy(tmp_path, {})
     assert beside_paper(study) == ""
     (tmp_path / "tables").mkdir()
-    (tmp_path / "tables" / "paper.csv").write_text("cell,difference\na,2.0\nb,-2.5\nc,3.25\nd,6.61\ne,nan\n")
+    (tmp_path / "tables" / "paper.csv").write_text("cell,difference\na,2.0\nb,-2.5\nc,3.25\nd,6.61\ne,\n")
     assert beside_paper(study) == (
         "Beside the paper: 1 of 4 cells lie within 2 combined SEM of the paper's; of the others ours are 2 higher (by "
         "up to 6.6) and 1 lower (by up to 2.5)."

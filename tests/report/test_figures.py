@@ -15,6 +15,7 @@ from ensgap.report import write_report
 from ensgap.report.greedy import greedy_figure
 from ensgap.report.panels import LOOKS, Line, share_panels
 from ensgap.report.report import NamedFigure
+from ensgap.report.setting_axis import set_axis
 from ensgap.report.style import COLORS
 from ensgap.report.tables import bold_of
 from ensgap.report.weight_decay_figures import draw_figures
@@ -108,6 +109,29 @@ def test_the_values_tried_are_marked_and_every_line_is_explained(results: StudyR
     assert low < min(means) and max(means) < high and axes.get_title("right") == ""
 
 
+def apart(results: StudyResults) -> StudyResults:
+    """As if no weight decay were best for the average member."""
+    none = next(tested for tested in results.further if tested.weight_decay == 0)
+    return replace(results, test={**results.test, "ind": none})
+
+
+def test_one_optimum_has_no_gap_to_draw(results: StudyResults) -> None:
+    assert results.h_ind.setting == results.h_ens.setting
+    assert len(named(draw_figures(apart(results)), "gap").figure.axes) == len(results.metrics)
+    same = draw_figures(results)
+    assert "gap" not in {figure.name for figure in same} and named(same, "size").figure.axes
+
+
+def test_names_of_weight_decays_do_not_run_into_each_other() -> None:
+    def shown(*values: float) -> list[str]:
+        axes = Figure().subplots()
+        set_axis(axes, values)
+        return [text.get_text() for text in axes.get_xticklabels()]
+
+    assert shown(0.0, 0.002, 0.003) == ["0", "0.002", "0.003"]
+    assert shown(0.0, 0.002738, 0.002739, 0.003162, 0.005) == ["0", "0.002738", "", "", "0.005"]
+
+
 def test_hopeless_settings_are_cut_off_and_that_is_said(results: StudyResults) -> None:
     def moved(trial: int, to: float, times: float = 1.0) -> object:
         found = results.trials[trial]
@@ -123,7 +147,9 @@ def test_hopeless_settings_are_cut_off_and_that_is_said(results: StudyResults) -
 
 
 def test_one_test_replicate_has_no_gap_to_draw_no_sem_and_no_bold(tmp_path: Path) -> None:
-    write_report(study_of_nci1(tmp_path, test_replicates=1), kinds=("png",))
+    folder = study_of_nci1(tmp_path, test_replicates=1)
+    assert "gap" not in {figure.name for figure in draw_figures(apart(read_results(folder)))}
+    write_report(folder, kinds=("png",))
     text = (tmp_path / "report.md").read_text()
     assert not (tmp_path / "figures" / "gap.png").exists() and "figures/gap.png" not in text
     test = text[text.index("Test data: ensembles retrained") :].split("\n\n")
@@ -135,7 +161,7 @@ def test_one_test_replicate_has_no_gap_to_draw_no_sem_and_no_bold(tmp_path: Path
 def test_several_test_replicates_have_all_of_it(tmp_path: Path) -> None:
     write_report(study_of_nci1(tmp_path), kinds=("png",))
     text = (tmp_path / "report.md").read_text()
-    assert (tmp_path / "figures" / "gap.png").exists() and "figures/gap.png" in text
+    assert (tmp_path / "figures" / "size.png").exists() and "figures/size.png" in text
     assert "mean ± SEM over 3 replicates. Bold" in text
 
 

@@ -54,8 +54,8 @@ def test_a_difference_is_counted_in_combined_sems() -> None:
 
 def study_of_nci1(path: Path, **flags: Any) -> StudyFolder:
     """A finished study, from made predictions, in which every weight decay was tested and 0 is the worst."""
-    usual: dict[str, Any] = {"grid": (0.0, 0.0005, 0.001), "also_test": (0.0,)}
-    config = WeightDecayConfig("nci1", preset="paper", replicates=2, test_replicates=3, **usual | flags)
+    usual = {"grid": (0.0, 0.0005, 0.001), "also_test": (0.0,), "replicates": 2, "test_replicates": 3}
+    config = WeightDecayConfig("nci1", preset="paper", **usual | flags)  # type: ignore[arg-type]
     plan, grid = config.plan(get_task("nci1")), config.grid or ()
     folder = StudyFolder(path)
     specs = [spec for value in grid for spec in plan.search_trials({"weight_decay": value})]

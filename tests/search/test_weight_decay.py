@@ -50,7 +50,7 @@ def test_summary_of_a_finished_study(finished_study: Path) -> None:
     assert summary["gap"]["nll"]["mean"] == pytest.approx(nll["ind"] - nll["ens"])
     assert nll["ens"] < summary["test"]["ens"]["avg_member_nll"]["mean"]
     assert summary["command"].startswith("python ")
-    for file in ("report.md", "report.html", "trials.csv", "tables/gap.tex", "figures/nll.pdf", "figures/gap.png"):
+    for file in ("report.md", "report.html", "trials.csv", "tables/gap.tex", "figures/nll.pdf", "figures/size.png"):
         assert (finished_study / file).stat().st_size > 0
 
 
