@@ -22,11 +22,9 @@ RULE = (
 
 def less_decay(study: PublishedStudy, results: StudyResults) -> list[Part]:
     """Claim 1: the optimum moves to less weight decay as the ensemble grows, or stays where the paper found that."""
-    if study.order_search:
+    if study.order_search or study.control:
         return []
     shift, stays = shift_of(results), study.family in UNMOVED
-    if shift.replicates < 2:
-        return []
     few = f"; {_few(shift)}" if _few(shift) else ""
     best = ", ".join(_runs(shift.best))
     numbers = (

@@ -13,7 +13,7 @@ AXIS_NOTE = "Dots: the weight decays tried"
 BREAK = 4.0
 """0 stands so many times left of the smallest value above it."""
 NAME_WIDTH = 0.13
-"""What a value's name takes of the axis."""
+"""The share of the axis that a value's name takes."""
 
 
 def positions(values: Sequence[float]) -> Array:
@@ -30,11 +30,11 @@ def axis_note(values: Sequence[float]) -> str:
 
 def _apart(places: Array, names: Sequence[str]) -> list[str]:
     """The names of all places but the first, blank where one would run into the name to its left."""
-    shares = np.log(places / places[0]) / np.log(places[-1] / places[0])
+    at = np.log(places / places[0])
     found, last = [], 0.0
-    for share, name in zip(shares[1:], names, strict=True):
-        found.append(name if share - last > NAME_WIDTH else "")
-        last = share if found[-1] else last
+    for here, name in zip(at[1:], names, strict=True):
+        found.append(name if here - last > NAME_WIDTH * at[-1] else "")
+        last = here if found[-1] else last
     return found
 
 

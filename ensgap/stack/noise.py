@@ -28,12 +28,12 @@ class MemberNoise:
     @contextmanager
     def of(self, member: int) -> Iterator[None]:
         """What is drawn in here is the member's."""
-        with self._lent_to(member), _InOrder() if self.scattered else nullcontext():
+        with self._lent_to(member), _Draws(_draw) if self.scattered else nullcontext():
             yield
 
     def batched(self) -> TorchDispatchMode:
         """In here, random operations on [members, …] draw each member's share from its own stream."""
-        return _TakenApart(self)
+        return _Draws(self.draw_apart)
 
     @contextmanager
     def _lent_to(self, member: int) -> Iterator[None]:
@@ -55,6 +55,21 @@ class MemberNoise:
         with self._lent_to(member):
             return _draw(func, args, kwargs)
 
+    def draw_apart(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A random operation on [members, …], done member by member."""
+        members = len(self.streams)
+        if not args or not _led_by(args[0], members):
+            raise RuntimeError(f"vmap cannot tell members apart in {func}")
+        found = []
+        for member in range(members):
+            own = tuple(value[member] if _led_by(value, members) else value for value in args)
+            found.append(self.draw(member, func, own, kwargs))
+        if func._schema.is_mutable:  # every member's share of the first argument was filled
+            return args[0]
+        if isinstance(found[0], tuple):
+            return tuple(torch.stack(column) for column in zip(*found, strict=True))
+        return torch.stack(found)
+
     def state_dict(self) -> dict[str, Any]:
         """Where every stream is."""
         return {"streams": [[own.get_state() for own in stream] for stream in self.streams]}
@@ -66,11 +81,16 @@ class MemberNoise:
                 own.set_state(value)
 
 
-class _Draws(TorchDispatchMode):
-    """Does something else in the place of random operations."""
+Draw = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
+"""Does a random operation, given its positional and its named arguments."""
 
-    def __init__(self) -> None:
+
+class _Draws(TorchDispatchMode):
+    """Random operations are done by `draw`."""
+
+    def __init__(self, draw: Draw) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
+        self.draw = draw
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -78,38 +98,6 @@ class _Draws(TorchDispatchMode):
         if torch.Tag.nondeterministic_seeded in func.tags:
             return self.draw(func, args, kwargs or {})
         return func(*args, **(kwargs or {}))
-
-    def draw(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        raise NotImplementedError
-
-
-class _InOrder(_Draws):
-    """They work on contiguous tensors."""
-
-    def draw(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return _draw(func, args, kwargs)
-
-
-class _TakenApart(_Draws):
-    """They are done member by member."""
-
-    def __init__(self, noise: MemberNoise) -> None:
-        super().__init__()
-        self.noise = noise
-
-    def draw(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        members = len(self.noise.streams)
-        if not args or not _led_by(args[0], members):
-            raise NotImplementedError(f"vmap cannot tell members apart in {func}")
-        found = []
-        for member in range(members):
-            own = tuple(value[member] if _led_by(value, members) else value for value in args)
-            found.append(self.noise.draw(member, func, own, kwargs))
-        if func._schema.is_mutable:  # every member's share of the first argument was filled
-            return args[0]
-        if isinstance(found[0], tuple):
-            return tuple(torch.stack(column) for column in zip(*found, strict=True))
-        return torch.stack(found)
 
 
 def _led_by(value: Any, members: int) -> bool:

@@ -229,15 +229,15 @@ def test_few_replicates_do_not_answer_where_the_optimum_is(
 ) -> None:
     shift = Shift((0.2, 0.1, 0.1), less, 1 - less, 0.0, replicates)
     monkeypatch.setattr(claims_weight_decay, "shift_of", lambda _: shift)
-    config = {"study": "weight_decay", "task": task, "holdout": 4, "members": 4}
+    config = {"study": "weight_decay", "task": task, "holdout": 4, "members": 4, "replicates": replicates}
     results: Any = SimpleNamespace(gap={"nll": Estimate.of(np.ones(2))}, objective="nll")
     (part,) = less_decay(PublishedStudy(Path("x"), {"config": config}), results)
     assert (part.cells, part.brief) == ((cell,), brief)
     assert "best for 1 member: 0.2, 2 to 3 members: 0.1;" in part.numbers
     order = PublishedStudy(Path("x"), {"config": config | {"holdout": 2}})
     assert less_decay(order, results) == []
-    monkeypatch.setattr(claims_weight_decay, "shift_of", lambda _: Shift((0.2, 0.1, 0.1), 1.0, 0.0, 0.0, 1))
-    assert less_decay(PublishedStudy(Path("x"), {"config": config}), results) == []
+    control = PublishedStudy(Path("x"), {"config": config | {"replicates": 1}})
+    assert less_decay(control, results) == []
 
 
 def test_overlapping_holdouts_are_compared_with_shared_ones_after_a_temperature_too(tmp_path: Path) -> None:
